@@ -52,41 +52,19 @@ pub fn is_topic_for(name: &str, pattern: &str) -> bool {
 /// All entries, by their addresses.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AddressMaps {
-    all: BTreeMap<String, MappedTo>,
+    pub(crate) all: BTreeMap<String, MappedTo>,
 }
 
 impl AddressMaps {
-    /// All of them, by their addresses.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &MappedTo)> {
-        self.all.iter().map(|(address, to)| (address.as_str(), to))
-    }
-
     /// The entry of that very address.
     #[must_use]
     pub fn get(&self, address: &str) -> Option<&MappedTo> {
         self.all.get(address)
     }
 
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
     /// A new entry, or another meaning of one.
     pub fn set(&mut self, address: &str, to: MappedTo) {
         self.all.insert(address.to_owned(), to);
-    }
-
-    /// An entry is gone.
-    pub fn remove(&mut self, address: &str) {
-        self.all.remove(address);
     }
 
     /// Another pattern that fits some address as well as this one does: none may, because neither would come first.

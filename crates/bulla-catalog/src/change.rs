@@ -1,8 +1,6 @@
 //! Changes of what is defined.
 
-use super::addresses::MappedTo;
 use super::authority::{RecordKey, Rights, Rule, RuleKey};
-use super::limits::Limit;
 use super::{DeviceDefinition, Object, QueueManager, Sort};
 use bulla_seal::Policy;
 use std::sync::Arc;
@@ -77,30 +75,6 @@ pub enum Change {
     SetChannelRule(RuleKey, Rule),
     /// No such rule any more.
     DeleteChannelRule(RuleKey),
-    /// What an address of clients stands for, new or as it shall be.
-    SetAddressMap {
-        /// The address, or a pattern of addresses.
-        address: String,
-        /// What it stands for.
-        to: MappedTo,
-    },
-    /// No such address any more.
-    DeleteAddressMap {
-        /// The address, or a pattern of addresses.
-        address: String,
-    },
-    /// A limit of users, new or as it shall be.
-    SetLimit {
-        /// The user, or the beginning of names.
-        user: String,
-        /// As it shall be.
-        limit: Limit,
-    },
-    /// No such limit any more.
-    DeleteLimit {
-        /// The user, or the beginning of names.
-        user: String,
-    },
 }
 
 impl Change {

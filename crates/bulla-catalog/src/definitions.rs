@@ -106,10 +106,6 @@ impl Definitions {
             }
             Change::SetChannelRule(key, rule) => self.channel_rules.set(key.clone(), rule.clone()),
             Change::DeleteChannelRule(key) => self.channel_rules.remove(key),
-            Change::SetAddressMap { address, to } => self.address_maps.set(address, to.clone()),
-            Change::DeleteAddressMap { address } => self.address_maps.remove(address),
-            Change::SetLimit { user, limit } => self.user_limits.set(user, *limit),
-            Change::DeleteLimit { user } => self.user_limits.remove(user),
             Change::DeleteAuthority(keys) => keys.iter().for_each(|key| self.authorities.records.remove(key)),
         }
     }

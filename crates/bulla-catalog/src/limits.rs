@@ -77,7 +77,7 @@ pub enum Kept {
 /// All limits, by the user's name or the beginning of names with a `*`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct UserLimits {
-    all: BTreeMap<String, Limit>,
+    pub(crate) all: BTreeMap<String, Limit>,
 }
 
 /// True for a user's name, the beginning of one with a `*`, `*` for all who have signed in, and `*ANONYMOUS`.
@@ -99,26 +99,9 @@ impl UserLimits {
         self.all.get(pattern)
     }
 
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
     /// Makes it the limit of that pattern.
     pub fn set(&mut self, pattern: &str, limit: Limit) {
         self.all.insert(pattern.to_owned(), limit);
-    }
-
-    /// That pattern has no limit any more.
-    pub fn remove(&mut self, pattern: &str) {
-        self.all.remove(pattern);
     }
 
     /// The limit that holds for a user, and its pattern.

@@ -1,7 +1,7 @@
 //! Definitions as the journal keeps them: one command an object, under a name that says which object it is.
 
 use super::objects::{self, AsText, LoadError, WRAPPED, command};
-use super::{address_map, authority, channel_rule, device, limit, policy};
+use super::{authority, channel_rule, device, policy};
 use crate::attributes::Cells;
 use crate::nouns;
 use bulla_catalog::authority::{Entity, RecordKey, RuleKey};
@@ -23,13 +23,10 @@ pub(super) enum ObjectName {
     Device(String),
     Authority(RecordKey),
     Rule(RuleKey),
-    AddressMap(String),
-    Limit(String),
 }
 
 /// Nouns that [`nouns`] has not, each with its place in the file: what is named by others comes first.
-const PLACES: [(usize, &str); 7] =
-    [(0, "QMGR"), (8, "POLICY"), (9, "DEVICE"), (13, "AUTHREC"), (14, "CHLAUTH"), (15, "ADDRMAP"), (16, "LIMIT")];
+const PLACES: [(usize, &str); 5] = [(0, "QMGR"), (8, "POLICY"), (9, "DEVICE"), (13, "AUTHREC"), (14, "CHLAUTH")];
 
 /// The place of a noun in the file; none for what this program does not know.
 fn place(noun: &str) -> Option<usize> {
@@ -43,11 +40,7 @@ impl Display for ObjectName {
         f.write_str(self.noun())?;
         match self {
             ObjectName::Manager => Ok(()),
-            ObjectName::Object(_, name)
-            | ObjectName::Policy(name)
-            | ObjectName::Device(name)
-            | ObjectName::AddressMap(name)
-            | ObjectName::Limit(name) => write!(f, " {name}"),
+            ObjectName::Object(_, name) | ObjectName::Policy(name) | ObjectName::Device(name) => write!(f, " {name}"),
             ObjectName::Authority(RecordKey { object, profile, entity }) => {
                 write!(f, " {} {:?} {} {}", object.word(), profile.as_str(), entity.word(), entity.name())
             }
@@ -67,8 +60,6 @@ impl ObjectName {
             ObjectName::Device(_) => "DEVICE",
             ObjectName::Authority(_) => "AUTHREC",
             ObjectName::Rule(_) => "CHLAUTH",
-            ObjectName::AddressMap(_) => "ADDRMAP",
-            ObjectName::Limit(_) => "LIMIT",
         }
     }
 }
@@ -76,15 +67,13 @@ impl ObjectName {
 /// Every object that is defined, in the order of the file.
 pub(super) fn all(definitions: &Definitions) -> impl Iterator<Item = ObjectName> + '_ {
     type Names<'a> = Box<dyn Iterator<Item = ObjectName> + 'a>;
-    let Definitions { policies, devices, authorities, channel_rules, user_limits, address_maps, .. } = definitions;
+    let Definitions { policies, devices, authorities, channel_rules, .. } = definitions;
     let mut nouns: Vec<(Option<usize>, Names<'_>)> = vec![
         (place("QMGR"), Box::new(std::iter::once(ObjectName::Manager))),
         (place("POLICY"), Box::new(policies.keys().cloned().map(ObjectName::Policy))),
         (place("DEVICE"), Box::new(devices.keys().cloned().map(ObjectName::Device))),
         (place("AUTHREC"), Box::new(authorities.records.iter().map(|(key, _)| ObjectName::Authority(key)))),
         (place("CHLAUTH"), Box::new(channel_rules.iter().map(|(key, _)| ObjectName::Rule(key.clone())))),
-        (place("ADDRMAP"), Box::new(address_maps.iter().map(|(name, _)| ObjectName::AddressMap(name.to_owned())))),
-        (place("LIMIT"), Box::new(user_limits.iter().map(|(user, _)| ObjectName::Limit(user.to_owned())))),
     ];
     nouns.extend(nouns::all().map(|noun| -> (Option<usize>, Names<'_>) {
         let objects = noun.names(definitions).map(|name| ObjectName::Object(noun.sort(), name.clone()));
@@ -126,14 +115,6 @@ pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object:
             let rule = definitions.channel_rules.get(rule_key)?;
             let cell = |key| channel_rule::cell(rule_key, rule, key);
             command(f, WRAPPED, "SET", noun, Some(&rule_key.profile), cell)
-        }
-        ObjectName::AddressMap(address) => {
-            let to = definitions.address_maps.get(address)?;
-            command(f, " ", "SET", noun, Some(address), |key| address_map::cell(to, key))
-        }
-        ObjectName::Limit(user) => {
-            let of_user = definitions.user_limits.get(user)?;
-            command(f, " ", "SET", noun, Some(user), |key| limit::cell(of_user, key))
         }
     })
 }
@@ -224,10 +205,6 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
         }
         Change::DeleteAuthority(keys) => return objects.extend(keys.iter().cloned().map(ObjectName::Authority)),
         Change::SetChannelRule(key, _) | Change::DeleteChannelRule(key) => ObjectName::Rule(key.clone()),
-        Change::SetAddressMap { address, .. } | Change::DeleteAddressMap { address } => {
-            ObjectName::AddressMap(address.clone())
-        }
-        Change::SetLimit { user, .. } | Change::DeleteLimit { user } => ObjectName::Limit(user.clone()),
     };
     objects.insert(object);
 }

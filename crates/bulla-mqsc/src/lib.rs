@@ -6,13 +6,12 @@
 //! what the attributes of one object mean together, and [`meters`] what devices count, [`protection`] what policies do,
 //! [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads queues' and policies' rows back, `authority`
 //! is about records, [`topic_status`] about how topics and subscriptions stand, `channel_rule` about rules for
-//! connections, `limit` about what users may have, `connection` about who is connected, and `lockout` about who has to
-//! wait. [`objects`] keeps what the commands define as MQSC text that is read back by the same parser.
+//! connections, `connection` about who is connected, and `lockout` about who has to wait. [`objects`] keeps what the
+//! commands define as MQSC text that is read back by the same parser.
 //! [`reference`](mod@reference) turns the table into `HELP` and the reference page.
 //!
 //! No files, sockets or threads; what is defined, and what a status shows, is [`bulla_catalog`]'s.
 
-mod address_map;
 mod administered;
 mod attributes;
 mod authority;
@@ -23,7 +22,6 @@ pub mod costs;
 pub mod device;
 pub mod difference;
 pub mod kept;
-mod limit;
 mod lockout;
 pub mod meters;
 mod nouns;

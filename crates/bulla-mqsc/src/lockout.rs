@@ -1,6 +1,5 @@
 //! Lockouts in the admin language: DISPLAY and RESET LOCKOUT.
 
-use super::limit::is_asked_for;
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, Outcome, Row};
 use super::run::{Administered, fits, invalid, wanted};
@@ -52,7 +51,7 @@ pub(super) fn reset(statement: &Statement, target: &mut dyn Administered) -> Res
 }
 
 fn is_meant(statement: &Statement, address: Option<IpAddr>, lockout: &InForce) -> bool {
-    is_asked_for(&statement.name.stem, name(lockout)) && (address.is_none() || address == lockout.address)
+    statement.name.fits(name(lockout)) && (address.is_none() || address == lockout.address)
 }
 
 fn name(lockout: &InForce) -> &str {

@@ -156,6 +156,15 @@ impl Pattern {
             None => Self { stem: text.into(), generic: false },
         }
     }
+
+    /// Of objects whose names are patterns themselves: a `*` at the end is a part of the name that a command defines,
+    /// and stands for any end where it shows or works on what there is.
+    fn of_patterns(text: &str, command: &Command) -> Self {
+        match command.act.is_definition() {
+            true => Self { stem: text.into(), generic: false },
+            false => Self::new(text),
+        }
+    }
 }
 
 impl Display for Pattern {
@@ -924,14 +933,14 @@ impl<'a> Parser<'a> {
                 return Err(SyntaxError { at, what: Fault::User { found: shortened(&text) } });
             }
             self.close()?;
-            return Ok(Pattern { stem: text.trim_end().into(), generic: false });
+            return Ok(Pattern::of_patterns(text.trim_end(), command));
         }
         if command.name == NameUse::Addresses {
             if !addresses::is_address_pattern(text.trim_end()) {
                 return Err(SyntaxError { at, what: Fault::ClientAddress { found: shortened(&text) } });
             }
             self.close()?;
-            return Ok(Pattern { stem: text.trim_end().into(), generic: false });
+            return Ok(Pattern::of_patterns(text.trim_end(), command));
         }
         if command.name == NameUse::Topics {
             if let Err(why) = topic_names::check_pattern(text.trim_end()) {

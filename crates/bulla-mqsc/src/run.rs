@@ -12,7 +12,7 @@ use super::policy_check;
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Defining, Doing, Key, Kind};
 use super::topic_status;
-use super::{address_map, authority, channel_rule, connection, limit, lockout, policy, reference, unit};
+use super::{authority, channel_rule, connection, lockout, policy, reference, unit};
 use super::{meters, tasks};
 use crate::attributes::{Cells, Set};
 use crate::nouns::queues::{self, local, no_transmission_queue, type_of};
@@ -270,9 +270,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Doing::DisplayCostStatus => display_cost_status(statement, target).map(Outcome::Rows),
         Doing::DisplayAuthority => authority::display(statement, target.definitions()).map(Outcome::Rows),
         Doing::DisplayChannelRule => channel_rule::display(statement, target.definitions()).map(Outcome::Rows),
-        Doing::DisplayAddressMap => address_map::display(statement, target.definitions()).map(Outcome::Rows),
-        Doing::DisplayLimit => limit::display(statement, target.definitions()).map(Outcome::Rows),
-        Doing::DisplayLimitStatus => limit::display_status(statement, &target.users()).map(Outcome::Rows),
+        Doing::DisplayLimitStatus => nouns::limit::display_status(statement, &target.users()).map(Outcome::Rows),
         Doing::DisplayLockout => lockout::display(statement, &target.lockouts()).map(Outcome::Rows),
         Doing::ResetLockout => lockout::reset(statement, target),
         Doing::DisplayConnection => connection::display(statement, target).map(Outcome::Rows),
@@ -374,6 +372,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         Defining::Define(sort) => noun(sort).define(statement, definitions),
         Defining::Alter(sort) => noun(sort).alter(statement, definitions),
         Defining::Delete(sort) => noun(sort).delete(statement, definitions),
+        Defining::Set(sort) => noun(sort).set(statement, definitions),
         Defining::AlterManager => alter_manager(statement, definitions),
         Defining::SetPolicy => set_policy(statement, definitions),
         Defining::DeletePolicy => {
@@ -390,9 +389,6 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         Defining::SetAuthority => authority::set(statement, definitions),
         Defining::DeleteAuthority => authority::delete(statement, definitions),
         Defining::SetChannelRule => channel_rule::set(statement, &definitions.channel_rules),
-        Defining::SetAddressMap => address_map::set(statement, &definitions.address_maps),
-        Defining::SetLimit => limit::set(statement, definitions),
-        Defining::DeleteLimit => limit::delete(statement, definitions),
     }
 }
 
@@ -715,10 +711,8 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
 
 fn done(change: &Change, existed: bool) -> String {
     match change {
-        Change::Define { name, object } if existed => format!("{} {name} replaced", object.sort()),
-        Change::Define { name, object } => format!("{} {name} defined", object.sort()),
-        Change::Alter { name, object } => format!("{} {name} altered", object.sort()),
-        Change::Delete { name, sort, .. } => format!("{sort} {name} deleted"),
+        Change::Define { object, .. } | Change::Alter { object, .. } => noun(object.sort()).done(change, existed),
+        Change::Delete { sort, .. } => noun(*sort).done(change, existed),
         Change::ClearLocal { name } => format!("queue {name} cleared"),
         Change::SetPolicy(policy) if existed => format!("policy {} replaced", policy.name),
         Change::SetPolicy(policy) => format!("policy {} set", policy.name),
@@ -729,8 +723,6 @@ fn done(change: &Change, existed: bool) -> String {
         Change::AlterDevice { name, .. } => format!("device {name} altered"),
         Change::DeleteDevice { name } => format!("device {name} deleted"),
         Change::SetChannelRule(..) | Change::DeleteChannelRule(_) => channel_rule::done(change).unwrap_or_default(),
-        Change::SetAddressMap { .. } | Change::DeleteAddressMap { .. } => address_map::done(change).unwrap_or_default(),
-        Change::SetLimit { .. } | Change::DeleteLimit { .. } => limit::done(change).unwrap_or_default(),
         Change::SetAuthority(_) | Change::DeleteAuthority(_) => authority::done(change).unwrap_or_default(),
     }
 }

@@ -3,14 +3,12 @@
 //! Parser, `HELP`, the reference page and completion read this table and nothing else. An attribute stands here
 //! only when something honours it.
 
-mod address_map;
 mod authority;
 pub(crate) mod channel;
 mod commands;
 mod connection;
 mod device;
 mod key;
-pub(crate) mod limit;
 mod lockout;
 pub(crate) mod messages;
 mod policy;
@@ -23,7 +21,7 @@ use bulla_catalog::authority::Role;
 use bulla_catalog::names::is_name;
 use bulla_catalog::{DEPTH_MAX, Sort, topic_names};
 pub(super) use channel::STATUS_BRIEF as CHANNEL_STATUS_BRIEF;
-pub(crate) use commands::{COMMANDS_OF_PROTECTION, COMMANDS_OF_TASKS, OTHER_COMMANDS};
+pub(crate) use commands::{COMMANDS_OF_PROTECTION, COMMANDS_OF_RULES, COMMANDS_OF_TASKS, OTHER_COMMANDS};
 pub(crate) use device::*;
 pub use key::Key;
 pub(crate) use policy::*;
@@ -47,6 +45,10 @@ pub const TIMEOUT_MS_MIN: u64 = 10;
 pub const TIMEOUT_MS_MAX: u64 = 600_000;
 /// Longest path, URI or list of service times in characters.
 pub const DEVICE_TEXT_CHARS_MAX: usize = 1024;
+/// Highest limits that are counts, as MQ has them.
+pub(crate) const COUNT_MAX: u64 = 999_999_999;
+/// Highest UNACKED: a tebibyte.
+pub(crate) const UNACKNOWLEDGED_BYTES_MAX: u64 = 1 << 40;
 /// Highest number of re-uses that KEYREUSE takes, as MQ has it.
 pub const KEY_REUSE_MAX: u64 = 9_999_999;
 
@@ -143,6 +145,7 @@ pub enum Defining {
     Define(Sort),
     Alter(Sort),
     Delete(Sort),
+    Set(Sort),
     AlterManager,
     SetPolicy,
     DeletePolicy,
@@ -152,9 +155,6 @@ pub enum Defining {
     SetAuthority,
     DeleteAuthority,
     SetChannelRule,
-    SetAddressMap,
-    SetLimit,
-    DeleteLimit,
 }
 
 /// One for each command that shows something, or works on what runs.
@@ -189,8 +189,6 @@ pub enum Doing {
     DisplayAuthority,
     BeginUnit,
     DisplayChannelRule,
-    DisplayAddressMap,
-    DisplayLimit,
     DisplayLimitStatus,
     DisplayLockout,
     ResetLockout,
@@ -384,10 +382,8 @@ const NOUNS: &[(&str, &[&str])] = &[
     ("COSTSTATUS", &["COSTS"]),
     ("AUTHREC", &[]),
     ("UNIT", &[]),
-    ("CHLAUTH", &[]),
-    ("ADDRMAP", &[]),
-    ("LIMIT", &[]),
     ("LIMITSTATUS", &["LIMS"]),
+    ("CHLAUTH", &[]),
     ("LOCKOUT", &[]),
     ("CONN", &[]),
 ];

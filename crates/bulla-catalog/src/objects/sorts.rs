@@ -3,9 +3,9 @@
 
 use super::{AliasQueue, LocalQueue, ModelQueue, RemoteQueue};
 use super::{ChannelDefinition, DeviceDefinition, Process, QueueManager, Subscription, Topic};
-use crate::addresses::AddressMaps;
+use crate::addresses::{AddressMaps, MappedTo};
 use crate::authority::{Administrators, Authorities, ChannelRules, Group};
-use crate::limits::UserLimits;
+use crate::limits::{Limit, UserLimits};
 use bulla_seal::Policy;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -24,11 +24,11 @@ pub trait Named: Clone + Into<Object> + PartialEq {
 }
 
 /// Makes [`Definitions`], [`Object`] and [`Sort`] of one line for each sort: its type, the word for it in messages, and
-/// the field that its objects are kept in; then those that are kept with the authority records.
+/// the field that its objects are kept in; then those whose maps are parts of other fields.
 macro_rules! sorts {
     (
-        { $($(#[$doc:meta])* $sort:ident: $type:ident, $word:literal, $objects:ident;)* }
-        in authorities { $($(#[$who_doc:meta])* $who:ident, $who_word:literal, $whos:ident;)* }
+        { $($(#[$doc:meta])* $sort:ident: $type:ty, $word:literal, $objects:ident;)* }
+        within { $($(#[$in_doc:meta])* $in:ident: $in_type:ty, $in_word:literal, $field:ident.$map:ident;)* }
     ) => {
         /// Everything that is defined.
         #[derive(Clone, Debug, PartialEq)]
@@ -54,26 +54,26 @@ macro_rules! sorts {
         #[derive(Clone, Debug, PartialEq)]
         pub enum Object {
             $($(#[$doc])* $sort($type),)*
-            $($(#[$who_doc])* $who($who),)*
+            $($(#[$in_doc])* $in($in_type),)*
         }
 
         /// A sort of object.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
         pub enum Sort {
             $($(#[$doc])* $sort,)*
-            $($(#[$who_doc])* $who,)*
+            $($(#[$in_doc])* $in,)*
         }
 
         impl Sort {
             /// Every sort.
-            pub const ALL: &[Sort] = &[$(Sort::$sort,)* $(Sort::$who,)*];
+            pub const ALL: &[Sort] = &[$(Sort::$sort,)* $(Sort::$in,)*];
         }
 
         impl Display for Sort {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(match self {
                     $(Sort::$sort => $word,)*
-                    $(Sort::$who => $who_word,)*
+                    $(Sort::$in => $in_word,)*
                 })
             }
         }
@@ -83,7 +83,7 @@ macro_rules! sorts {
             pub fn sort(&self) -> Sort {
                 match self {
                     $(Object::$sort(_) => Sort::$sort,)*
-                    $(Object::$who(_) => Sort::$who,)*
+                    $(Object::$in(_) => Sort::$in,)*
                 }
             }
         }
@@ -107,7 +107,7 @@ macro_rules! sorts {
             pub fn has(&self, sort: Sort, name: &str) -> bool {
                 match sort {
                     $(Sort::$sort => self.$objects.contains_key(name),)*
-                    $(Sort::$who => self.authorities.$whos.contains_key(name),)*
+                    $(Sort::$in => self.$field.$map.contains_key(name),)*
                 }
             }
 
@@ -115,7 +115,7 @@ macro_rules! sorts {
             pub(crate) fn set(&mut self, name: &str, object: Object) {
                 match object {
                     $(Object::$sort(object) => drop(self.$objects.insert(name.to_owned(), object)),)*
-                    $(Object::$who(object) => drop(self.authorities.$whos.insert(name.to_owned(), object)),)*
+                    $(Object::$in(object) => drop(self.$field.$map.insert(name.to_owned(), object)),)*
                 }
             }
 
@@ -123,7 +123,7 @@ macro_rules! sorts {
             pub(crate) fn remove(&mut self, sort: Sort, name: &str) {
                 match sort {
                     $(Sort::$sort => drop(self.$objects.remove(name)),)*
-                    $(Sort::$who => drop(self.authorities.$whos.remove(name)),)*
+                    $(Sort::$in => drop(self.$field.$map.remove(name)),)*
                 }
             }
         }
@@ -151,22 +151,22 @@ macro_rules! sorts {
             }
         )*
         $(
-            impl From<$who> for Object {
-                fn from(object: $who) -> Self {
-                    Object::$who(object)
+            impl From<$in_type> for Object {
+                fn from(object: $in_type) -> Self {
+                    Object::$in(object)
                 }
             }
 
-            impl Named for $who {
-                const SORT: Sort = Sort::$who;
+            impl Named for $in_type {
+                const SORT: Sort = Sort::$in;
 
                 fn all(definitions: &Definitions) -> &BTreeMap<String, Self> {
-                    &definitions.authorities.$whos
+                    &definitions.$field.$map
                 }
 
                 fn of(object: &Object) -> Option<&Self> {
                     match object {
-                        Object::$who(object) => Some(object),
+                        Object::$in(object) => Some(object),
                         _ => None,
                     }
                 }
@@ -193,11 +193,15 @@ sorts! {
         Subscription: Subscription, "subscription", subscriptions;
         /// Ways to and from other queue managers.
         Channel: ChannelDefinition, "channel", channels;
-    } in authorities {
+    } within {
         /// Users who share rights.
-        Group, "group", groups;
+        Group: Group, "group", authorities.groups;
         /// Who may administer beside the process's owner.
-        Administrators, "administrators", administrators;
+        Administrators: Administrators, "administrators", authorities.administrators;
+        /// What addresses of clients stand for, by the address or a pattern of addresses.
+        AddressMap: MappedTo, "address map", address_maps.all;
+        /// What users may have at once, by the user or the beginning of names.
+        Limit: Limit, "limit", user_limits.all;
     }
 }
 

@@ -5,8 +5,7 @@ use crate::nouns::{Field, attributes, joined};
 use crate::parse::Statement;
 use crate::reply::Cell;
 use crate::table::channel::LABEL_CHARS_MAX;
-use crate::table::limit::COUNT_MAX;
-use crate::table::{Attribute, DESCR, ENABLED, Key, Kind, VERSION};
+use crate::table::{Attribute, COUNT_MAX, DESCR, ENABLED, Key, Kind, VERSION};
 use bulla_catalog::{MESSAGE_BYTES_MAX, QueueManager};
 
 /// Lowest MAXMSGL of a queue manager in bytes, as MQ has it.

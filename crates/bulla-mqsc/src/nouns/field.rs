@@ -35,6 +35,11 @@ impl<T> Field<T> {
         Self { words: Words::Own(attribute(Key::Own(word), word, kind, default, doc)), get, set }
     }
 
+    /// What is only shown: its word, one or two sentences, and how it is read.
+    pub(crate) const fn shown(word: &'static str, doc: &'static str, get: fn(&T) -> Cell) -> Self {
+        Self::new(word, Kind::Shown, "", doc, get, |_, _| {})
+    }
+
     /// An attribute that means the same for other nouns.
     pub(crate) const fn shared(attribute: &'static Attribute, get: fn(&T) -> Cell, set: fn(&mut T, &Value)) -> Self {
         Self { words: Words::Shared(attribute), get, set }

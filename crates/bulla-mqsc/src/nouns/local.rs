@@ -8,11 +8,10 @@ use crate::attributes::{blank, clamped, enabled, number_of, number_or, percent, 
 use crate::parse::Statement;
 use crate::reply::{Cell, Failure, FailureKind};
 use crate::run::{AdminError, Administered, failure};
-use crate::table::limit::{BYTES_MAX, COUNT_MAX};
 use crate::table::messages::{CLEAR, DISPLAY_DEAD_LETTERS, REPLAY};
 use crate::table::{
-    Attribute, CURDEPTH, Command, DEFPRTY, DEFPSIST, DESCR, ENABLED, GET, Key, Kind, PRIORITY_MAX, PUT, TYPE,
-    attribute, words,
+    Attribute, COUNT_MAX, CURDEPTH, Command, DEFPRTY, DEFPSIST, DESCR, ENABLED, GET, Key, Kind, PRIORITY_MAX, PUT,
+    TYPE, UNACKNOWLEDGED_BYTES_MAX, attribute, words,
 };
 use bulla_catalog::limits::RATE_MAX;
 use bulla_catalog::status::QueueStatus;
@@ -286,7 +285,7 @@ static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
     ),
     Field::new(
         "UNACKED",
-        Kind::Number { min: 0, max: BYTES_MAX },
+        Kind::Number { min: 0, max: UNACKNOWLEDGED_BYTES_MAX },
         "0",
         "Bytes of its messages delivered and not settled, from which on no more are delivered until some are settled; \
          0 for no limit.",

@@ -1,11 +1,13 @@
 //! Nouns whose attributes are [`Field`]s: one file for each, in which everything stands that is peculiar to it, and one
 //! line in the list here. What the verbs do is the same for all of them ([`Noun`]).
 
+mod address_map;
 mod administrators;
 mod alias;
 pub(crate) mod channel;
 mod field;
 mod group;
+pub(crate) mod limit;
 mod local;
 mod model;
 mod noun;
@@ -52,6 +54,10 @@ nouns! {
     {
         Group = group::GROUP;
         Administrators = administrators::ADMINISTRATORS;
+    } then COMMANDS_OF_RULES;
+    {
+        AddressMap = address_map::ADDRESS_MAP;
+        Limit = limit::LIMIT;
     } then OTHER_COMMANDS;
 }
 
@@ -87,9 +93,14 @@ mod tests {
         shown.stdout
     }
 
+    /// Whether a noun has the verb.
+    fn has(noun: &dyn Noun, verb: &str) -> bool {
+        noun.commands().iter().any(|command| (command.verb, command.noun) == (verb, noun.word()))
+    }
+
     #[test]
-    fn each_noun_of_the_list_has_every_verb_and_is_kept() {
-        for noun in all() {
+    fn each_noun_that_is_defined_has_every_verb_and_is_kept() {
+        for noun in all().filter(|noun| has(*noun, "DEFINE")) {
             let word = noun.word();
             let mut paper = Paper::new();
             let initial = paper.definitions().clone();
@@ -142,6 +153,37 @@ mod tests {
         }
     }
 
+    #[test]
+    fn each_noun_that_is_set_is_shown_kept_and_taken_away() {
+        for noun in all().filter(|noun| has(*noun, "SET")) {
+            let word = noun.word();
+            let mut paper = Paper::new();
+            let initial = paper.definitions().clone();
+            let set = noun.commands()[0].examples[0];
+            let name = parse::statements(set)[0].as_ref().unwrap().name.stem.clone();
+            done(set, &mut paper);
+            let after = paper.definitions().clone();
+            assert!(noun.names(&after).any(|known| *known == name), "{set}");
+            done(set, &mut paper);
+            assert_eq!(*paper.definitions(), after, "{set}: as often as one likes");
+            assert!(done(&format!("DISPLAY {word}('{name}')"), &mut paper).starts_with(&format!("{word}({name})")));
+            for attribute in noun.commands()[0].attributes {
+                assert!(done(&format!("HELP SET {word}"), &mut paper).contains(attribute.doc));
+            }
+            let text = after.text();
+            assert!(text.contains(&format!("SET {word}('{name}')")), "{text}");
+            assert_eq!(Definitions::from_text(&text, Path::new("objects.mqsc")).unwrap(), after, "{text}");
+            let read = kept::from_records(&kept::records(&after).collect(), Path::new("journal")).unwrap();
+            assert_eq!(read, after);
+            for (from, to) in [(&initial, &after), (&after, &initial)] {
+                let steps = difference::steps(from, to);
+                assert_eq!(steps.len(), 1, "{steps:?}");
+                done(&steps[0].command, &mut paper);
+                assert_eq!(paper.definitions(), to, "{steps:?}");
+            }
+        }
+    }
+
     /// Attributes of which any value makes sense only with others: what stands there instead, with the object's name.
     fn needed(noun: &str, name: &str) -> (&'static [&'static str], String) {
         match noun {
@@ -158,6 +200,7 @@ mod tests {
                 ],
                 "CHLTYPE(SDR) CONNAME('h') XMITQ(X)".into(),
             ),
+            "ADDRMAP" => (&["QUEUE", "TOPIC"], format!("TOPIC('it''s/{name}')")),
             // Made for an application: never removed.
             "QLOCAL" => (&["DEFTYPE"], String::new()),
             _ => (&[], String::new()),
@@ -195,7 +238,11 @@ mod tests {
         let mut nouns: Vec<_> = all().collect();
         random.shuffle(&mut nouns);
         for noun in nouns {
-            for name in ["O", "'o/2'", "O.3", "O.4"].into_iter().filter(|_| random.bool()).collect::<Vec<_>>() {
+            for name in ["O", if noun.word() == "LIMIT" { "'o*'" } else { "'o/2'" }, "O.3", "O.4"]
+                .into_iter()
+                .filter(|_| random.bool())
+                .collect::<Vec<_>>()
+            {
                 let (left_out, needed) = needed(noun.word(), name.trim_matches('\''));
                 let attributes = noun.commands()[0].attributes.iter();
                 let attributes = attributes.filter(|attribute| !left_out.contains(&attribute.keyword));
@@ -204,7 +251,8 @@ mod tests {
                 let again =
                     |attribute: &&str| !any.iter().any(|any| any.split('(').next() == attribute.split('(').next());
                 let needed = needed.split(' ').filter(again).collect::<Vec<_>>().join(" ");
-                let command = format!("DEFINE {}({name}) {needed} {}", noun.word(), any.join(" "));
+                let verb = noun.commands()[0].verb;
+                let command = format!("{verb} {}({name}) {needed} {}", noun.word(), any.join(" "));
                 let statement = parse::statements(&command).remove(0).unwrap_or_else(|why| panic!("{command}: {why}"));
                 if let Ok(change) = run::plan(&statement, &definitions) {
                     definitions.apply(&change);
@@ -252,8 +300,11 @@ mod tests {
                     outcome => panic!("{verb} {}: {outcome:?}", noun.word()),
                 }
             };
-            assert_eq!(["DISPLAY", "ALTER", "DELETE"].map(reason), [reason("DELETE"); 3], "{}", noun.word());
-            assert!(reason("DELETE").is_some());
+            let expected = reason("DISPLAY");
+            assert!(expected.is_some());
+            for verb in ["ALTER", "DELETE"].into_iter().filter(|verb| has(noun, verb)) {
+                assert_eq!(reason(verb), expected, "{verb} {}", noun.word());
+            }
         }
     }
 

@@ -23,7 +23,7 @@ pub(crate) trait Noun: Sync {
     /// Its place among the nouns in `objects.mqsc`.
     fn place(&self) -> usize;
 
-    /// DEFINE, ALTER, DELETE and DISPLAY.
+    /// DEFINE, ALTER, DELETE and DISPLAY; or SET, and what there is beside it. The first one makes objects.
     fn commands(&self) -> &'static [Command];
 
     /// What DEFINE comes to.
@@ -37,6 +37,12 @@ pub(crate) trait Noun: Sync {
     /// # Errors
     /// It contradicts what is defined.
     fn alter(&self, statement: &Statement, definitions: &Definitions) -> Result<Change, Failure>;
+
+    /// What SET comes to.
+    ///
+    /// # Errors
+    /// It contradicts what is defined.
+    fn set(&self, statement: &Statement, definitions: &Definitions) -> Result<Change, Failure>;
 
     /// What DELETE comes to.
     ///
@@ -80,6 +86,9 @@ pub(crate) trait Noun: Sync {
     /// Warnings of DELETE: what goes with the object.
     fn forewarnings_of_delete(&self, name: &str, definitions: &Definitions) -> Vec<String>;
 
+    /// What came of a change of one of its objects, which `existed` before, for messages.
+    fn done(&self, change: &Change, existed: bool) -> String;
+
     /// The value of an attribute that is not given.
     #[cfg(test)]
     fn default_cell(&self, key: Key) -> Option<Cell>;
@@ -102,7 +111,23 @@ pub(crate) trait Rules: Named {
     /// Most that there may be, where they are not counted with others.
     const MAX: usize = OBJECTS_MAX;
 
-    /// What DEFINE begins with: LIKE's object, or the defaults.
+    /// What stands between two attributes in the file.
+    const BETWEEN: &str = WRAPPED;
+
+    /// What is said of one that is new, takes the place of one, or is gone.
+    const DONE: [&str; 3] = ["defined", "replaced", "deleted"];
+
+    /// What one of them is called in messages of what was done.
+    fn called() -> String {
+        Self::SORT.to_string()
+    }
+
+    /// Whether SET takes the object away.
+    fn is_removed_by(_statement: &Statement) -> bool {
+        false
+    }
+
+    /// What DEFINE begins with: LIKE's object, or the defaults. For SET `like` is the object as it is.
     ///
     /// # Errors
     /// There are no defaults for what the command says.
@@ -255,6 +280,19 @@ pub(crate) struct Said {
     pub(crate) examples: &'static [&'static str],
 }
 
+/// One command: its words and what it is about, what stands in the parentheses, options and attributes, and what is said
+/// of it.
+pub(super) const fn verb(
+    (verb, noun, object): (&'static str, &'static str, &'static str),
+    act: Act,
+    name: NameUse,
+    options: &'static [&'static Attribute],
+    attributes: &'static [&'static Attribute],
+    Said { summary, examples }: Said,
+) -> Command {
+    Command { act, verb, noun, name, object, summary, options, attributes, examples, since: table::V1 }
+}
+
 /// The commands of a noun: which attributes DEFINE and ALTER take, which DISPLAY shows, and what is said of each verb.
 pub(super) const fn commands(
     sort: Sort,
@@ -264,20 +302,9 @@ pub(super) const fn commands(
     displayed: &'static [&'static Attribute],
     [define, alter, delete, display]: [Said; 4],
 ) -> [Command; 4] {
-    const fn command(
-        (verb, noun, object): (&'static str, &'static str, &'static str),
-        act: Act,
-        name: NameUse,
-        options: &'static [&'static Attribute],
-        attributes: &'static [&'static Attribute],
-        said: Said,
-    ) -> Command {
-        let Said { summary, examples } = said;
-        Command { act, verb, noun, name, object, summary, options, attributes, examples, since: table::V1 }
-    }
     let (one, many) = (NameUse::One, NameUse::Generic);
     [
-        command(
+        verb(
             ("DEFINE", noun, object),
             Act::Defines(Defining::Define(sort)),
             one,
@@ -285,9 +312,9 @@ pub(super) const fn commands(
             attributes,
             define,
         ),
-        command(("ALTER", noun, object), Act::Defines(Defining::Alter(sort)), one, &[], attributes, alter),
-        command(("DELETE", noun, object), Act::Defines(Defining::Delete(sort)), one, &[], &[], delete),
-        command(
+        verb(("ALTER", noun, object), Act::Defines(Defining::Alter(sort)), one, &[], attributes, alter),
+        verb(("DELETE", noun, object), Act::Defines(Defining::Delete(sort)), one, &[], &[], delete),
+        verb(
             ("DISPLAY", noun, object),
             Act::Does(Doing::Display(sort)),
             many,
@@ -334,7 +361,7 @@ impl<T: Rules> ObjectNoun<T> {
     }
 
     /// Takes over the values that the command gives.
-    fn set(&self, object: &mut T, statement: &Statement) -> Result<(), Failure> {
+    fn take_over(&self, object: &mut T, statement: &Statement) -> Result<(), Failure> {
         object.check_statement(statement)?;
         for setting in &statement.settings {
             object.check_setting(setting)?;
@@ -349,8 +376,8 @@ impl<T: Rules> ObjectNoun<T> {
 
     /// Writes the command that defines an object.
     fn written(&self, f: &mut dyn Write, name: &str, object: &T) -> fmt::Result {
-        let verb = if T::ALWAYS_THERE == Some(name) { "ALTER" } else { "DEFINE" };
-        command(f, WRAPPED, verb, self.word, Some(name), |key| self.cell(object, key))
+        let verb = if T::ALWAYS_THERE == Some(name) { "ALTER" } else { self.commands[0].verb };
+        command(f, T::BETWEEN, verb, self.word, Some(name), |key| self.cell(object, key))
     }
 
     fn cell(&self, object: &T, key: Key) -> Option<Cell> {
@@ -400,7 +427,7 @@ impl<T: Rules> Noun for ObjectNoun<T> {
             return Err(too_many(T::MAX, self.many));
         }
         let mut object = T::begin(statement, like)?;
-        self.set(&mut object, statement)?;
+        self.take_over(&mut object, statement)?;
         object.check(&name, definitions)?;
         Ok(Change::Define { name, object: object.into() })
     }
@@ -408,9 +435,24 @@ impl<T: Rules> Noun for ObjectNoun<T> {
     fn alter(&self, statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
         let name = statement.name.stem.clone();
         let mut object = self.existing(&name, definitions)?.clone();
-        self.set(&mut object, statement)?;
+        self.take_over(&mut object, statement)?;
         object.check(&name, definitions)?;
         Ok(Change::Alter { name, object: object.into() })
+    }
+
+    fn set(&self, statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+        if T::is_removed_by(statement) {
+            return self.delete(statement, definitions);
+        }
+        let name = statement.name.stem.clone();
+        let known = T::all(definitions).get(&name);
+        let mut object = T::begin(statement, known)?;
+        if known.is_none() && !Self::has_room(definitions) {
+            return Err(too_many(T::MAX, self.many));
+        }
+        self.take_over(&mut object, statement)?;
+        object.check(&name, definitions)?;
+        Ok(Change::Define { name, object: object.into() })
     }
 
     fn delete(&self, statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
@@ -473,6 +515,17 @@ impl<T: Rules> Noun for ObjectNoun<T> {
 
     fn forewarnings_of_delete(&self, name: &str, definitions: &Definitions) -> Vec<String> {
         T::forewarnings_of_delete(name, definitions)
+    }
+
+    fn done(&self, change: &Change, existed: bool) -> String {
+        let [new, replaced, gone] = T::DONE;
+        let (name, done) = match change {
+            Change::Define { name, .. } => (name, if existed { replaced } else { new }),
+            Change::Alter { name, .. } => (name, "altered"),
+            Change::Delete { name, .. } => (name, gone),
+            _ => return String::new(),
+        };
+        format!("{} {name} {done}", T::called())
     }
 
     #[cfg(test)]

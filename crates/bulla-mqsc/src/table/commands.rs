@@ -85,9 +85,9 @@ pub(crate) static COMMANDS_OF_PROTECTION: &[Command] = &[
             &QTIMEMAX,
             &REJECTS,
             &REJBY,
-            &limit::QUEUE_CURUNACK,
-            &limit::QUEUE_HELDBACK,
-            &limit::QUEUE_REFUSED,
+            &QUEUE_CURUNACK,
+            &QUEUE_HELDBACK,
+            &QUEUE_REFUSED,
         ],
         examples: &[
             "DISPLAY QSTATUS(ORDERS)",
@@ -484,7 +484,7 @@ pub(crate) static COMMANDS_OF_TASKS: &[Command] = &[
 ];
 
 /// The commands after those of groups and administrators.
-pub(crate) static OTHER_COMMANDS: &[Command] = &[
+pub(crate) static COMMANDS_OF_RULES: &[Command] = &[
     Command {
         act: Act::Does(Doing::BeginUnit),
         verb: "BEGIN",
@@ -535,89 +535,10 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         ],
         since: V1,
     },
-    Command {
-        act: Act::Defines(Defining::SetAddressMap),
-        verb: "SET",
-        noun: "ADDRMAP",
-        name: NameUse::Addresses,
-        object: "address map",
-        summary: "Say what an address stands for that clients name: a queue or a topic. A * in it is for any \
-         characters, and a * in the name for the same ones. The address itself comes before patterns, the longest \
-         pattern first. What it stands for is not looked up again.",
-        options: &[&address_map::ACTION],
-        attributes: address_map::ADDRESS_MAP,
-        examples: &[
-            "SET ADDRMAP('test-queue') QUEUE('TEST.QUEUE')",
-            "SET ADDRMAP('queue://*') QUEUE('*')",
-            "SET ADDRMAP('prices/*') TOPIC('market/*')",
-            "SET ADDRMAP('test-queue') ACTION(REMOVE)",
-        ],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::DisplayAddressMap),
-        verb: "DISPLAY",
-        noun: "ADDRMAP",
-        name: NameUse::Addresses,
-        object: "address map",
-        summary: "Show what clients' addresses stand for; a * at the end is for all that begin so.",
-        options: limit::OPTIONS,
-        attributes: address_map::ADDRESS_MAP,
-        examples: &["DISPLAY ADDRMAP('*')", "DIS ADDRMAP('*') WHERE(QUEUE EQ 'TEST.QUEUE')"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::SetLimit),
-        verb: "SET",
-        noun: "LIMIT",
-        name: NameUse::Users,
-        object: "limit",
-        summary: "Limit what one user may have at once. The name may end in *: then the limit is each one's whose name \
-         begins so. The name itself comes before the longest beginning. What is not given stays.",
-        options: &[],
-        attributes: limit::LIMITS,
-        examples: &[
-            "SET LIMIT('app*') MAXCONNS(100) MAXHANDS(1000)",
-            "SET LIMIT('*ANONYMOUS') MSGRATE(500) UNACKED(1048576)",
-        ],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::DeleteLimit),
-        verb: "DELETE",
-        noun: "LIMIT",
-        name: NameUse::Users,
-        object: "limit",
-        summary: "Delete a limit; its users have that of another pattern that fits them, or none.",
-        options: &[],
-        attributes: &[],
-        examples: &["DELETE LIMIT('app*')"],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::DisplayLimit),
-        verb: "DISPLAY",
-        noun: "LIMIT",
-        name: NameUse::Users,
-        object: "limit",
-        summary: "Show limits of users.",
-        options: limit::OPTIONS,
-        attributes: limit::LIMITS,
-        examples: &["DISPLAY LIMIT('*')", "DIS LIMIT('*') WHERE(MSGRATE GT 0)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::DisplayLimitStatus),
-        verb: "DISPLAY",
-        noun: "LIMITSTATUS",
-        name: NameUse::Users,
-        object: "user",
-        summary: "Show users that are connected, what they have, and which limit holds for them.",
-        options: limit::OPTIONS,
-        attributes: limit::STATUS,
-        examples: &["DISPLAY LIMITSTATUS('*')", "DIS LIMS('*') WHERE(HELDBACK GT 0)"],
-        since: V1,
-    },
+];
+
+/// The commands after those of limits.
+pub(crate) static OTHER_COMMANDS: &[Command] = &[
     Command {
         act: Act::Does(Doing::DisplayLockout),
         verb: "DISPLAY",
@@ -626,7 +547,7 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         object: "lockout",
         summary: "Show which users and addresses are not let in at the moment because too many attempts to sign in \
          were wrong. A lockout of an address is for all users there, and is shown for '*' only.",
-        options: limit::OPTIONS,
+        options: DISPLAY_OPTIONS,
         attributes: lockout::STATUS,
         examples: &["DISPLAY LOCKOUT('*')", "DIS LOCKOUT('*') WHERE(ADDRESS EQ '192.0.2.1')"],
         since: V1,

@@ -72,3 +72,18 @@ pub(crate) static REJBY: Attribute = shown(
     "REJBY",
     "The same as REASON=NUMBER, by MQ's reason codes; under 0 those beyond the first 31 reasons.",
 );
+pub(crate) static QUEUE_CURUNACK: Attribute = shown(
+    Key::QueueUnacknowledgedNow,
+    "CURUNACK",
+    "Bytes delivered to clients and not settled; counted from when UNACKED limits them.",
+);
+pub(crate) static QUEUE_HELDBACK: Attribute = shown(
+    Key::QueueHeldBack,
+    "HELDBACK",
+    "How often MSGRATE of the queue left a link less credit than it could have had, since the start.",
+);
+pub(crate) static QUEUE_REFUSED: Attribute = shown(
+    Key::QueueRefused,
+    "REFUSED",
+    "Links refused because of the queue's MAXHANDS, and messages because of its MSGRATE, since the start.",
+);

@@ -191,7 +191,7 @@ impl<'a> Administrator<'a> {
             self.manager.sign_in_required.store(required, Ordering::Relaxed);
             self.state.authority_generation += 1;
         }
-        if any(|change| matches!(change, Change::SetLimit { .. } | Change::DeleteLimit { .. })) {
+        if any(|change| change.is_of(&[Sort::Limit])) {
             let State { users, definitions, .. } = &mut *self.state;
             let now = Instant::now();
             users.follow(&definitions.user_limits, now);
