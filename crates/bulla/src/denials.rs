@@ -3,7 +3,7 @@
 use crate::audit::{self, Refused};
 use crate::authority::{ANONYMOUS, Right};
 use crate::events::Event;
-use crate::manager::Manager;
+use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -37,6 +37,17 @@ pub(crate) fn tell(manager: &Manager, now: Instant, from: &str, user: Option<&st
         let (user, address) = (user.map(str::to_owned), address.to_owned());
         refusals.raise(Event::NotAuthorised { user, address, action, object });
         manager.refused.store(true, Ordering::Release);
+    }
+}
+
+/// Raises what was refused in this turn, on any dispatcher. One look at a flag where nothing was.
+pub(crate) fn raise_refused(manager: &Manager, state: &mut State, wall_ms: u64) {
+    if !manager.refused.load(Ordering::Relaxed) || !manager.refused.swap(false, Ordering::Acquire) {
+        return;
+    }
+    let refused = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).take_raised();
+    for event in refused {
+        state.raise(&event, wall_ms);
     }
 }
 

@@ -20,6 +20,15 @@ use bulla_amqp::{Symbol, Value};
 use bulla_queue::{QueueAttributes, QueueId};
 use std::time::Instant;
 
+/// What a link that closes does to its permanent dynamic queue.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Deletes {
+    /// It goes where it is empty.
+    Empty,
+    /// It goes with its messages.
+    WithMessages,
+}
+
 /// Temporary queues that may be open at once.
 const TEMPORARY_QUEUES_MAX: usize = 10_000;
 /// Longest stem of a name that ends in `*`, in characters, as MQ has it.

@@ -81,3 +81,9 @@ impl State {
 pub(crate) fn no_right(right: Right, name: &str) -> Refusal {
     Refusal::new(reason::NOT_AUTHORIZED, format!("{name}: no {right}"))
 }
+
+/// A message names another user than the one who puts it.
+pub(crate) fn no_identity_right(opened: &str) -> Refusal {
+    let detail = format!("{opened}: no {}, and the message's user-id is not the user's", Right::SetIdentity);
+    Refusal::new(reason::NOT_AUTHORIZED, detail)
+}

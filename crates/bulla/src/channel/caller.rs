@@ -8,8 +8,8 @@ use crate::catalog::status::ChannelState;
 use crate::catalog::{ChannelDefinition, ChannelKind};
 use crate::denials;
 use crate::dispatcher::local::Local;
-use crate::dispatcher::peer::{Link, Partner, Peer};
-use crate::dispatcher::{authority, connections};
+use crate::dispatcher::peer::{Link, Peer};
+use crate::dispatcher::{authority, sole};
 use crate::front::amqp::Amqp;
 use crate::front::{Front, WayOut};
 use crate::manager::State;
@@ -116,7 +116,7 @@ pub(crate) fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, open
         peer.front.close(Some(refusal.to_amqp()));
         return local.touch(peer.key);
     }
-    connections::answer_open(peer, local, state);
+    sole::answer_open(peer, local, state);
     let result = if peer.calling.is_some() {
         called(peer, local, state)
     } else if let Some(channel) = request {
@@ -136,7 +136,7 @@ fn called(peer: &mut Peer, local: &mut Local, state: &mut State) -> Result<(), R
     let definition = defined(state, &id.channel)?;
     check_tls(peer, state, &id, &definition)?;
     authority::prove_for_ring(peer, local, &id.channel, &definition, None)?;
-    let is_bulla = Partner::of(peer).is_bulla;
+    let is_bulla = peer.partner().is_bulla;
     match definition.kind {
         ChannelKind::Sender | ChannelKind::Server => sender::begin(peer, local, state, id, definition, session),
         // The partner, a server channel, attaches.

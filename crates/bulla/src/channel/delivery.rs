@@ -9,12 +9,12 @@ use crate::catalog::status::ProtectionMeters;
 use crate::catalog::system_queues::SYSTEM_PREFIX;
 use crate::catalog::{Protection, Transmission};
 use crate::denials;
-use crate::dispatcher::authority;
 use crate::dispatcher::local::{Local, no_ring};
 use crate::dispatcher::sealing::{Sealings, Stage, Task, Treatment, sealing_memory};
 use crate::envelope::{Arrival, Defaults, chunks_of, payload_of};
 use crate::manager::{Route, State, not_resolved};
 use crate::reason::{self, Refusal};
+use crate::rights::no_identity_right;
 use bulla_amqp::{Payload, Sections};
 use bulla_queue::{Message, User};
 use bulla_seal::Policy;
@@ -130,7 +130,7 @@ impl Delivery {
             asks = arrival.asks_for_reports().unwrap_or(false);
             let way = &*way.insert(self.way(state, &arrival)?);
             if !way.any_user && !arrival.is_by(Some(self.user.as_str())) {
-                return Err(authority::no_identity_right_on(&way.destination.to_string()));
+                return Err(no_identity_right(&way.destination.to_string()));
             }
             if asks && let Some(reply_to) = arrival.reply_to()? {
                 let reply_to = state.queue_address(&reply_to);

@@ -8,6 +8,7 @@ pub(crate) mod caller;
 pub(crate) mod calling;
 pub(crate) mod delivery;
 pub mod note;
+pub(crate) mod partner;
 pub(crate) mod ping;
 pub mod protocol;
 pub(crate) mod receiver;

@@ -3,9 +3,9 @@
 //! It waits for the network, so it runs on the thread that answers administrators, and without the queues' lock.
 
 use super::caller::{self, Target};
+use super::partner::Partner;
 use super::supervisor;
 use crate::catalog::ChannelDefinition;
-use crate::dispatcher::peer::Partner;
 use crate::manager::Manager;
 use crate::reason::{self, Refusal};
 use crate::tls;

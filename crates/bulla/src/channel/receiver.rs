@@ -5,38 +5,42 @@
 //! on its queue if and only if its number is in the note. What the sender settles (NPMSPEED(FAST)) is put as it is
 //! ready. A partner that is not ours has no numbers: what it has not heard of it sends again.
 
+pub(crate) mod over;
+pub(crate) mod receiving;
+
 use super::ChannelNotice;
 use super::delivery::{Delivery, Prepared, Secret, Way};
 use super::note::{PROOF_BYTES_MAX, ReceiverNote, receiver_name, receiver_prefix};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
 use super::refused::Refused;
-use super::registry::{InstanceId, Place, Wanted};
+use super::registry::{InstanceId, PARTNERS_MAX, Place, Wanted};
 use super::transmission::{DESTINATION_BYTES_MAX, Destination};
-use crate::adapter::{Asker, Finished, Held, Outcome};
+use crate::adapter::{Asker, Finished, Outcome};
 use crate::catalog::names::is_name;
 use crate::catalog::status::{ChannelState, ChannelStatus};
 use crate::catalog::{ChannelDefinition, MESSAGE_BYTES_MAX};
 use crate::dispatcher::authority::mapped_channel;
+use crate::dispatcher::ending;
 use crate::dispatcher::local::{Confirmation, Confirmed, Local};
-use crate::dispatcher::peer::{Link, Partner, Peer, Traffic};
+use crate::dispatcher::peer::{Link, Peer};
 use crate::dispatcher::sealing::{SealingLine, Stage, line_full};
 use crate::envelope::{self, Arrival, Label, Was};
 use crate::events::Event;
 use crate::front::{self, Attach, DeliveryId, Front, LinkId, SessionId};
 use crate::mailbox::Notice;
 use crate::manager::State;
-use crate::ordered_line::Slot;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
 use crate::{reports, tls};
 use bulla_amqp::types::{AnyTarget, SenderSettleMode, Target};
-use bulla_amqp::{AttachReply, AttachRequest, DeliveryState, Payload};
+use bulla_amqp::{AttachReply, AttachRequest, DeliveryState};
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Outcome as Verdict;
 use bulla_seal::policy::SealedAt;
+use receiving::{CREDIT_BYTES, Counts, Numbers, Phase, Receiving, Waiting};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Messages that a link has room for, in batches: what is confirmed, on its way, being committed, and spare.
 const CREDIT_BATCHES: u32 = 4;
@@ -45,8 +49,6 @@ const CREDIT_MIN: u32 = 1_000;
 const CREDIT_MAX: u32 = super::note::IN_DOUBT_MAX as u32;
 /// Credit of a link whose messages may be sealed first: they wait in memory for that.
 const CREDIT_PROTECTED: u32 = 512;
-/// Bytes of messages that a link has room for, by the lengths of those that came last.
-const CREDIT_BYTES: usize = 64 << 20;
 /// Bytes of messages that a link's line takes. A connection with [`CREDIT_BYTES`] in a line is not read; what one turn
 /// has read before that joins: a message that may be long, and short ones behind it.
 const LINE_BYTES_MAX: usize = 256 << 20;
@@ -60,8 +62,6 @@ const UNIT_BYTES_MAX: usize = 8 << 20;
 const HEADER_BYTES_MAX: u64 = 2 * DESTINATION_BYTES_MAX as u64;
 /// Separates channel and queue in the target of a partner that is not ours: neither name may hold it.
 const FOREIGN_TARGET: &str = "::";
-/// Partners whose numbers are kept for one channel: each has a note in the journal.
-const PARTNERS_MAX: usize = 1_000;
 /// Names that partners with one proof may have on one channel: each leaves a note, with the proof in it.
 const NAMES_OF_ONE_PROOF_MAX: usize = 16;
 /// What a partner is told of the store here where it is another than its own: whose store it is proves something.
@@ -76,105 +76,6 @@ const PASSING: [&str; 3] = ["key-unavailable", "crl-stale", "crl-missing"];
 /// Connections of one container, a partner that is not ours, that may use a channel at the same time.
 const CONTAINER_CONNECTIONS_MAX: usize = 64;
 
-/// A link on which a channel receives.
-pub(crate) struct Receiving {
-    pub(crate) session: SessionId,
-    instance: InstanceId,
-    place: Place,
-    definition: ChannelDefinition,
-    phase: Phase,
-    delivery: Delivery,
-    /// What is received exactly once; none where the partner is not ours.
-    numbers: Option<Numbers>,
-    /// What came and is not on its queue, in the order in which it came.
-    line: SealingLine<Waiting>,
-    /// Committed, and not confirmed yet: with the reason where a message was refused.
-    unconfirmed: VecDeque<(DeliveryId, Option<Refusal>)>,
-    /// Committed and confirmed so far.
-    committed: u64,
-    confirmed: u64,
-    /// How often the head of the line was tried, and when it is again.
-    tries: u32,
-    retry_at: Option<Instant>,
-    /// A message in the line found no memory to be sealed in: those behind it take none before it does.
-    starved: bool,
-    message_bytes: usize,
-    credit_max: u32,
-    /// It is on the list of those to look at in this turn.
-    listed: bool,
-    stop: Option<Refusal>,
-    ended: Option<Refusal>,
-    counts: Counts,
-}
-
-/// The numbers of a channel between two of ours.
-struct Numbers {
-    note_name: String,
-    /// The partner's store.
-    store: [u8; 16],
-    /// How the partner proved who it is.
-    proof: String,
-    wrap: u32,
-    /// The last number that came, the last that is committed, and the last that is confirmed.
-    received: u64,
-    committed: u64,
-    confirmed: u64,
-    /// Numbers up to the committed one whose messages were refused.
-    refused: Refused,
-    /// The partner takes back what is refused.
-    takes_refusals: bool,
-}
-
-impl Numbers {
-    /// The note with so many numbers more.
-    fn note(&self, more: u64) -> ReceiverNote {
-        ReceiverNote {
-            store: self.store,
-            sequence: self.committed + more,
-            proof: self.proof.clone(),
-            reset_allowed: false,
-            refused: self.refused.clone(),
-        }
-    }
-}
-
-enum Phase {
-    /// The answer to the attach waits until what was committed before is synced.
-    Greeting { reply: Box<AttachReply>, agreed: bool },
-    /// Messages flow.
-    Flowing,
-    /// The partner was told where this end stands, and can't go on from there.
-    Disagreeing,
-}
-
-/// A message in the line.
-struct Waiting {
-    /// None where its sender has settled it.
-    id: Option<DeliveryId>,
-    /// As it came, for another try.
-    payload: Payload,
-    way: Option<Arc<Way>>,
-    /// It is on its way to the dead-letter queue, and why.
-    dead: Option<Refusal>,
-    /// It came sealed, and its seal is defective.
-    defective: bool,
-    /// It asks to be told what becomes of it.
-    asks: bool,
-    _held: Option<Held>,
-}
-
-/// What happened since the status was last written, and what the operator was not told yet.
-#[derive(Default)]
-struct Counts {
-    messages: u64,
-    units: u64,
-    last_message: bool,
-    dead: u64,
-    discarded: u64,
-    refused: u64,
-    why: Option<Refusal>,
-}
-
 /// What a turn has found.
 enum Step {
     /// The head of the line is dealt with: on with the next.
@@ -183,31 +84,6 @@ enum Step {
     Wait,
     /// The link ends.
     End(Refusal),
-}
-
-impl Receiving {
-    /// The channel's name.
-    pub(crate) fn channel(&self) -> &str {
-        &self.instance.channel
-    }
-
-    /// Whether the instance is this connection's still, and the numbers: a younger connection takes them over.
-    fn owns(&self, state: &State) -> bool {
-        let channels = &state.channels;
-        channels.get(&self.instance).is_some_and(|instance| instance.place == Some(self.place))
-            && self.numbers.as_ref().is_none_or(|numbers| channels.has_numbers(&numbers.note_name, self.place))
-    }
-
-    /// Whether more messages may be read from its connection.
-    pub(crate) fn has_room(&self) -> bool {
-        self.line.bytes() < CREDIT_BYTES
-    }
-
-    /// Who asks the adapters for the message of that slot.
-    fn asker(&self, link: LinkId, slot: Slot) -> Asker {
-        let Place { dispatcher, peer, generation } = self.place;
-        Asker { dispatcher, peer, generation, link, slot }
-    }
 }
 
 /// A partner of ours attaches the sending end of a channel. It is answered once all that was committed before is
@@ -248,7 +124,7 @@ pub(crate) fn greeted(
         tell_replaced(local, old, &greeting.channel);
     }
     let of_this_store = note.store == [0; 16] || note.store == greeting.store;
-    let takes_refusals = Partner::of(peer).takes_refusals;
+    let takes_refusals = peer.partner().takes_refusals;
     let in_doubt = note.refused.above(greeting.sequence).count();
     if of_this_store && in_doubt > 0 && !takes_refusals {
         // It would take them for messages that have arrived, and remove them.
@@ -1145,79 +1021,6 @@ impl Receiving {
     fn stopped(&self) -> Option<Refusal> {
         self.stop.clone().filter(|_| self.line.is_empty() && self.unconfirmed.is_empty())
     }
-
-    /// Copies what is shown into the instance.
-    fn show(&mut self, traffic: Traffic, local: &Local, state: &mut State) {
-        if !self.owns(state) {
-            return;
-        }
-        let Some(instance) = state.channels.get_mut(&self.instance) else { return };
-        let status = &mut instance.status;
-        status.state = match (&self.stop, self.retry_at) {
-            (Some(_), _) => ChannelState::Stopping,
-            (None, Some(_)) => ChannelState::Paused,
-            (None, None) => ChannelState::Running,
-        };
-        status.substate = match self.line.at(0) {
-            Some(_) if self.retry_at.is_some() => "MQPUT",
-            Some((_, Stage::Away(_))) => "ADAPTER",
-            _ if !self.unconfirmed.is_empty() => "JOURNAL",
-            _ => "RECEIVE",
-        };
-        status.buffers_received = traffic.buffers_received;
-        status.buffers_sent = traffic.buffers_sent;
-        status.bytes_received = traffic.bytes_received;
-        status.bytes_sent = traffic.bytes_sent;
-        status.key_resets = traffic.key_resets;
-        status.last_key_reset_ms = traffic.last_key_reset_ms;
-        status.messages += std::mem::take(&mut self.counts.messages);
-        status.batches += std::mem::take(&mut self.counts.units);
-        status.protection.add(&std::mem::take(&mut self.delivery.meters));
-        if std::mem::take(&mut self.counts.last_message) {
-            status.last_message_ms = Some(local.wall_ms);
-        }
-        status.current_messages = (self.line.len() + self.unconfirmed.len()) as u64;
-        if let Some(why) = &self.counts.why {
-            status.reason = why.to_string();
-        }
-        instance.last_unit = status.batches;
-        if let Some(numbers) = &self.numbers {
-            instance.note_sequence(numbers.received, numbers.confirmed, numbers.wrap);
-        }
-    }
-
-    /// Tells the operator what went elsewhere: a line a tick, not a message.
-    pub(crate) fn tell(&mut self) {
-        let (dead, gone) = (std::mem::take(&mut self.counts.dead), std::mem::take(&mut self.counts.discarded));
-        let refused = std::mem::take(&mut self.counts.refused);
-        if dead == 0 && gone == 0 && refused == 0 {
-            return;
-        }
-        let InstanceId { channel, partner } = &self.instance;
-        let why = self.counts.why.take().map(|why| why.to_string()).unwrap_or_default();
-        if dead > 0 {
-            crate::warning!(
-                channel,
-                partner,
-                "channel {channel} from {partner}: {dead} messages went to the dead-letter queue: {why}"
-            );
-        }
-        if refused > 0 {
-            crate::warning!(
-                channel,
-                partner,
-                "channel {channel} from {partner}: {refused} messages are refused, and go to the dead-letter queue of \
-                 {partner}: {why}"
-            );
-        }
-        if gone > 0 {
-            crate::warning!(
-                channel,
-                partner,
-                "channel {channel} from {partner}: {gone} messages are gone (NPMSPEED(FAST)): {why}"
-            );
-        }
-    }
 }
 
 impl Waiting {
@@ -1422,44 +1225,7 @@ fn end(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, refu
     if let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) {
         receiving.ended = Some(refusal.clone());
     }
-    local.detach(peer, state, link, &refusal);
-}
-
-/// A link is gone: nothing of what is in its line was promised. The last one of its instance ends that.
-pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Local, state: &mut State, link: LinkId) {
-    receiving.delivery.leave();
-    receiving.line.cancel_all().for_each(drop);
-    receiving.tell();
-    local.receivers.remove(&(peer.key, link));
-    receiving.show(peer.transport.traffic, local, state);
-    if let Some(numbers) = &receiving.numbers {
-        state.channels.leave_numbers(&numbers.note_name, receiving.place);
-    }
-    let same = |other: &Link| matches!(other, Link::Receiving(other) if other.instance == receiving.instance);
-    let mine = state.channels.get(&receiving.instance).is_some_and(|known| known.place == Some(receiving.place));
-    if !mine || peer.links.values().any(same) {
-        return;
-    }
-    let broken = peer.broken.as_ref().filter(|_| !peer.front.is_closed());
-    let ended_here = receiving.ended.is_some();
-    let reason =
-        receiving.ended.take().or_else(|| broken.map(|why| Refusal::new(reason::CONNECTION_BROKEN, why.as_str())));
-    let InstanceId { channel, partner } = &receiving.instance;
-    match &reason {
-        _ if !state.peer_lines.may_write(local.now) => {}
-        Some(reason) => crate::warning!(channel, partner, "channel {channel} from {partner} has ended: {reason}"),
-        None => crate::note!(channel, partner, "channel {channel} from {partner} has ended"),
-    }
-    state.raise(&Event::channel_ended(channel, partner, reason.as_ref()), local.wall_ms);
-    let Some(instance) = state.channels.get_mut(&receiving.instance) else { return };
-    instance.ended(reason.as_ref());
-    let inactive = instance.status.state == ChannelState::Inactive;
-    let has_numbers = receiving.numbers.as_ref().is_some_and(|numbers| state.store.note(&numbers.note_name).is_some());
-    let tells_why = ended_here && state.channels.of(channel).count() <= PARTNERS_MAX;
-    if inactive && !has_numbers && !tells_why && !partner.is_empty() {
-        // Partners have whatever names they like: one that is gone and left nothing is not kept.
-        state.channels.remove(&receiving.instance);
-    }
+    ending::detach(peer, local, state, link, &refusal);
 }
 
 #[cfg(test)]

@@ -7,6 +7,9 @@ use crate::reason::Refusal;
 use hashbrown::HashMap;
 use std::time::Instant;
 
+/// Partners whose numbers are kept for one channel: each has a note in the journal.
+pub(crate) const PARTNERS_MAX: usize = 1_000;
+
 /// Which instance: of a channel, and for a receiving one of which partner.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct InstanceId {

@@ -6,19 +6,20 @@
 
 mod dead_letter;
 mod opening;
+pub(crate) mod over;
 mod plain;
+pub(crate) mod sending;
 
 use super::note::{self, IN_DOUBT_MAX, SenderNote};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
 use super::receiver;
-use super::registry::{InstanceId, Place};
+use super::registry::InstanceId;
 use super::supervisor;
 use super::transmission::{self, TransmissionHeader};
-use crate::average::Averages;
 use crate::catalog::ChannelDefinition;
-use crate::catalog::status::{ChannelState, ProtectionMeters};
+use crate::catalog::status::ChannelState;
 use crate::dispatcher::local::Local;
-use crate::dispatcher::peer::{Link, Partner, Peer, Traffic};
+use crate::dispatcher::peer::{Link, Peer};
 use crate::dispatcher::sealing::OpeningKeys;
 use crate::envelope;
 use crate::events::Event;
@@ -28,14 +29,14 @@ use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
 use bulla_amqp::types::SenderSettleMode;
 use bulla_amqp::{AttachRequest, DeliveryState, Header, Payload, Sections, Value};
-use bulla_queue::{Found, MessageId, QueueId, Ticket};
+use bulla_queue::{Found, MessageId, Ticket};
 use bulla_seal::policy::Toleration;
 pub(crate) use opening::finished;
-use opening::{OpeningLine, Sealed, is_sealed};
-use plain::PlainLink;
+use opening::{Sealed, is_sealed};
+use sending::{Counts, Noted, Numbered, OpeningLine, Outgoing, Sending, Stage, Way};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Messages taken from the transmission queue in one turn, before others have theirs.
 const TAKEN_PER_TURN: usize = 512;
@@ -51,103 +52,6 @@ const OPENING_BYTES_MAX: usize = 64 << 20;
 const RELEASED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The address of a channel's link, before the channel's name.
 const ADDRESS_PREFIX: &str = "bulla.channel/";
-
-/// The sending end of a channel, on its connection.
-pub(crate) struct Sending {
-    pub(crate) id: InstanceId,
-    pub(crate) definition: Arc<ChannelDefinition>,
-    /// The transmission queue.
-    pub(crate) queue: QueueId,
-    queue_name: String,
-    session: SessionId,
-    partner: Partner,
-    way: Way,
-    stage: Stage,
-    /// What is in the journal, but for `in_doubt`, which is written from `numbered`.
-    note: SenderNote,
-    note_name: String,
-    /// How the partner has proved who it is, here and now; empty where it proved nothing.
-    proof: String,
-    /// Numbered messages, from `note.base + 1`: noted, sent or both.
-    numbered: VecDeque<Numbered>,
-    /// Taken, and not noted yet.
-    batch: Vec<Outgoing>,
-    batch_bytes: u64,
-    batch_since: Option<Instant>,
-    /// Batches whose notes wait for the journal, and batches that wait for credit.
-    noted: VecDeque<Noted>,
-    /// Where the batches end: last number, messages.
-    units: VecDeque<(u64, usize)>,
-    /// Messages on their way through the opener, in order.
-    opening: OpeningLine,
-    who: bulla_device::Asker,
-    /// Why this side ended it.
-    failure: Option<Refusal>,
-    message_bytes_max: u64,
-    batch_size: usize,
-    last_activity: Instant,
-    /// When messages are taken again that the partner gave back.
-    retry_at: Option<Instant>,
-    counts: Counts,
-    /// What opening does with the keys of the channel user's ring.
-    keys: OpeningKeys,
-}
-
-/// How the partner takes messages.
-enum Way {
-    /// Bulla: one link, exactly once.
-    Numbered { link: LinkId },
-    /// Any other broker: a link an address, at least once.
-    Plain {
-        links: HashMap<String, PlainLink>,
-        /// The message whose link is not open yet.
-        waiting: Option<(Found, Payload, String)>,
-    },
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stage {
-    /// The partner has not said where it stands.
-    Greeting,
-    Running,
-    /// Nothing more is taken; it ends when nothing is under way.
-    Quiescing,
-    /// The connection is being closed.
-    Ending,
-}
-
-struct Numbered {
-    id: MessageId,
-    sent_at: Option<Instant>,
-    confirmed: bool,
-    /// It is not this channel's any more: released, or on the dead-letter queue.
-    given_back: bool,
-}
-
-/// A message with its number, once it has one.
-struct Outgoing {
-    id: MessageId,
-    number: u64,
-    link: LinkId,
-    payload: Payload,
-}
-
-struct Noted {
-    ticket: Ticket,
-    messages: VecDeque<Outgoing>,
-}
-
-/// Counts for the status, from the start of the instance.
-#[derive(Default)]
-struct Counts {
-    messages: u64,
-    batches: u64,
-    last_message_ms: Option<u64>,
-    queue_time: Averages,
-    net_time: Averages,
-    batch_messages: Averages,
-    protection: ProtectionMeters,
-}
 
 enum Taken {
     One,
@@ -175,7 +79,7 @@ pub(crate) fn begin(
     }
     let note_name = note::sender_name(channel);
     let note = supervisor::read_note(state, channel)?;
-    let partner = Partner::of(peer);
+    let partner = peer.partner();
     let (subject, issuer) = state
         .channels
         .get(&id)
@@ -788,42 +692,6 @@ impl Sending {
             state.queue_time_probes.remove(&self.queue);
         }
     }
-
-    /// Copies what is counted into the status.
-    fn report(&self, traffic: Traffic, state: &mut State) {
-        let Some(instance) = state.channels.get_mut(&self.id) else { return };
-        let wrap = self.definition.sequence_wrap;
-        instance.note_sequence(self.note.base + self.numbered.len() as u64, self.note.base, wrap);
-        instance.current_unit = self.note.unit;
-        instance.last_unit = self.note.unit.saturating_sub(self.units.len() as u64);
-        let status = &mut instance.status;
-        status.messages = self.counts.messages;
-        status.batches = self.counts.batches;
-        status.last_message_ms = self.counts.last_message_ms;
-        status.buffers_sent = traffic.buffers_sent;
-        status.buffers_received = traffic.buffers_received;
-        status.bytes_sent = traffic.bytes_sent;
-        status.bytes_received = traffic.bytes_received;
-        status.key_resets = traffic.key_resets;
-        status.last_key_reset_ms = traffic.last_key_reset_ms;
-        status.current_messages = self.numbered.len() as u64;
-        status.in_doubt = self.numbered.front().is_some_and(|message| message.sent_at.is_some());
-        status.queue_time_us = self.counts.queue_time.shown();
-        status.net_time_us = self.counts.net_time.shown();
-        status.batch_messages = self.counts.batch_messages.shown();
-        status.protection.clone_from(&self.counts.protection);
-        status.substate = match (self.stage, self.numbered.is_empty(), self.noted.is_empty()) {
-            (Stage::Running, true, _) => "MQGET",
-            (Stage::Running | Stage::Quiescing, false, false) => "JOURNAL",
-            (Stage::Running | Stage::Quiescing, false, true) => "RECEIVE",
-            (Stage::Quiescing, true, _) => "ADAPTER",
-            (Stage::Greeting, ..) => "RESYNCH",
-            (Stage::Ending, ..) => "NETWORK",
-        };
-        if self.stage == Stage::Quiescing {
-            status.state = ChannelState::Stopping;
-        }
-    }
 }
 
 /// Sends a message to the partner. False where its link takes none now.
@@ -1000,58 +868,6 @@ pub(crate) fn tick(peer: &mut Peer, local: &mut Local, state: &State) {
         peer.front.close(None);
         local.touch(peer.key);
     }
-}
-
-/// A call failed that had come to a link already.
-pub(crate) fn failed(peer: &mut Peer, refusal: Refusal) {
-    if let Some(sending) = peer.sending.as_deref_mut() {
-        sending.failure.get_or_insert(refusal);
-    }
-}
-
-/// The connection is gone: what is in doubt stays locked, the rest goes back. `why` is what is known of the end.
-pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<String>) {
-    let Some(mut sending) = peer.sending.take() else { return };
-    sending.who.leave();
-    for opening in sending.opening.cancel_all() {
-        state.store.release(opening.found.id, false);
-    }
-    for message in sending.batch.drain(..) {
-        state.store.release(message.id, false);
-    }
-    if let Way::Plain { waiting, .. } = &mut sending.way {
-        if let Some((found, ..)) = waiting.take() {
-            state.store.release(found.id, false);
-        }
-        for message in sending.numbered.drain(..).filter(|message| !message.given_back) {
-            if message.confirmed {
-                if let Err(error) = state.store.acknowledge(message.id) {
-                    crate::warning!(queue = sending.queue_name, "{}: {error}", sending.queue_name);
-                }
-                continue;
-            }
-            state.store.release(message.id, false);
-        }
-    }
-    local.senders.remove(&sending.queue);
-    let usage = state.use_of(sending.queue);
-    usage.sender = None;
-    usage.getters = usage.getters.saturating_sub(1);
-    local.forget_interest(sending.queue, state);
-    sending.report(peer.transport.traffic, state);
-    let in_doubt = !sending.numbered.is_empty();
-    let ended_in_order = sending.stage == Stage::Ending && sending.failure.is_none();
-    let why = match sending.failure.take() {
-        Some(refusal) => Some(refusal),
-        None if ended_in_order => None,
-        None => Some(Refusal::new(reason::CONNECTION_BROKEN, why.unwrap_or_else(|| "the connection ended".to_owned()))),
-    };
-    if let Some(instance) = state.channels.get_mut(&sending.id) {
-        instance.status.in_doubt = in_doubt;
-        instance.status.substate = "";
-    }
-    let place = Place { dispatcher: local.index, peer: peer.key, generation: peer.generation };
-    supervisor::ended(&local.moment(), state, &sending.id, Some(place), why);
 }
 
 /// Bytes of a message without its transmission header.

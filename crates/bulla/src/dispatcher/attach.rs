@@ -1,21 +1,25 @@
 //! Who may open what: a client's attach becomes a producer or a consumer, or is refused with a reason.
 
 use super::authority;
-use super::get::{self, Consumer};
+use super::consumer::Consumer;
+use super::ending;
+use super::get;
 use super::local::Local;
 use super::offered::{DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS};
 use super::peer::{Link, Peer};
-use super::publish::Publishing;
-use super::put::{self, Producer};
+use super::producer::{Producer, REJECTED_OUTCOME};
+use super::publishing::Publishing;
+use super::put;
 use super::resume;
 use super::selection::{self, Selection};
-use super::subscribe::{self, Subscription};
+use super::subscribe;
+use super::subscription::Subscription;
 use super::unit_of_work;
 use crate::asker::Who;
 use crate::authority::{ObjectType, Right, Rights};
 use crate::channel::protocol::SenderGreeting;
 use crate::channel::receiver;
-use crate::dynamic::{Made, Wish};
+use crate::dynamic::{Deletes, Made, Wish};
 use crate::events::Event;
 use crate::front::Attach;
 use crate::manager::{Route, State};
@@ -42,19 +46,9 @@ pub(crate) const PURGE_ON_CLOSE: &str = "bulla:purge-on-close";
 /// `terminus-durability`, what a link's end has of its own that outlives it: nothing.
 const NOT_DURABLE: u32 = 0;
 /// The outcomes that a client can give to what it gets.
-const OUTCOMES: [&str; 4] =
-    ["amqp:accepted:list", unit_of_work::REJECTED_OUTCOME, "amqp:released:list", "amqp:modified:list"];
+const OUTCOMES: [&str; 4] = ["amqp:accepted:list", REJECTED_OUTCOME, "amqp:released:list", "amqp:modified:list"];
 /// Temporary queues of one connection that live as long as it does; one more is refused with 2017.
 const CONNECTION_QUEUES_MAX: usize = 256;
-
-/// What a link that closes does to its permanent dynamic queue.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Deletes {
-    /// It goes where it is empty.
-    Empty,
-    /// It goes with its messages.
-    WithMessages,
-}
 
 /// A client attaches a link.
 pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: Attach) {
@@ -77,7 +71,9 @@ pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, at
         resume::refused(peer, local, state, &attach);
         match made {
             Some(Made { temporary: Some(queue), .. }) => state.end_dynamic(queue),
-            Some(Made { name, temporary: None, .. }) => local.delete_closed(state, &name, Deletes::WithMessages),
+            Some(Made { name, temporary: None, .. }) => {
+                ending::delete_closed(local, state, &name, Deletes::WithMessages)
+            }
             None => {}
         }
         authority::tell_of(peer, local, &refusal);
@@ -166,8 +162,8 @@ fn producer(
         dynamic: made.as_ref().and_then(Made::ends_with_link),
         deletes,
         any_user: rights.has(Right::SetIdentity),
-        publishing: target.address.is_none().then(|| Publishing::new(peer, None)),
-        ..Producer::new(attach, peer, local)
+        publishing: target.address.is_none().then(|| Publishing::new(peer.opened.as_deref(), None)),
+        ..new_producer(attach, peer, local)
     };
     if let Some(name) = target.address.as_deref() {
         open_to_put(&mut producer, name, rights, peer, local, state)?;
@@ -201,7 +197,7 @@ fn open_to_put(
     state.opened_to_put(route.queue);
     producer.route = Some(Arc::new(route));
     put::prepare(producer, local, state, &peer.identity).inspect_err(|_| {
-        put::forget(producer, local, state);
+        producer.leave(&mut local.units, state);
     })
 }
 
@@ -237,6 +233,13 @@ fn accept_producer(
     put::replenish(peer, local, state, attach.link);
 }
 
+/// A link of that connection that puts, before it is known where and how.
+fn new_producer(attach: &Attach, peer: &Peer, local: &Local) -> Producer {
+    let name = peer.identity.user.clone();
+    let who = local.client_asker(name.as_deref(), peer.generation);
+    Producer::new(attach, peer.user, name, who)
+}
+
 /// Makes the queue that a dynamic terminus asks for.
 fn make<'a>(
     peer: &Peer,
@@ -255,12 +258,6 @@ fn make<'a>(
     let made = made.insert(state.define_dynamic(who, &wish, &mut local.random)?);
     state.own_dynamic(who, made);
     Ok(made)
-}
-
-/// Whether a client that puts hears of *rejected*: its source has that outcome, or names none.
-pub(super) fn takes_rejected(attach: &Attach) -> bool {
-    let outcomes = attach.source.as_ref().map(|source| source.outcomes.as_slice()).unwrap_or_default();
-    outcomes.is_empty() || outcomes.iter().any(|outcome| outcome.as_str() == unit_of_work::REJECTED_OUTCOME)
 }
 
 /// The client receives: its source is a queue, browsed or taken from, or a new dynamic queue.
@@ -335,13 +332,19 @@ fn consumer(
         opens_itself,
         dynamic: made.as_ref().and_then(Made::ends_with_link),
         deletes,
-        ..Consumer::new(attach, name, route, peer, local)
+        ..new_consumer(attach, name, route, peer, local)
     };
     let capabilities = consumer_capabilities(opens_itself.is_some(), exclusive);
     source.address = named.or(source.address);
     let reply = AttachReply { offered_capabilities: capabilities, properties, ..AttachReply::default() };
     accept_consumer(peer, local, state, attach, source, consumer, reply);
     Ok(())
+}
+
+/// A link of that connection that gets whatever comes next from that queue, which it opened by that name.
+fn new_consumer(attach: &Attach, name: String, route: Route, peer: &Peer, local: &Local) -> Consumer {
+    let who = local.client_asker(peer.identity.user.as_deref(), peer.generation);
+    Consumer::new(attach, name, route, who, local.now)
 }
 
 /// Answers the attach of a link that gets, from a queue or a subscription, and has its queue served. `reply` has the
@@ -414,8 +417,8 @@ fn publisher(
     state.topics.publisher_came(&topic);
     let producer = Producer {
         opened: Some(format!("{}{topic}", topics::PREFIX)),
-        publishing: Some(Publishing::new(peer, Some(topic))),
-        ..Producer::new(attach, peer, local)
+        publishing: Some(Publishing::new(peer.opened.as_deref(), Some(topic))),
+        ..new_producer(attach, peer, local)
     };
     accept_producer(peer, local, state, attach, target, producer, Vec::new());
     Ok(())
@@ -475,7 +478,7 @@ fn get_subscribed(
         exclusive,
         opens_itself,
         subscription: Some(Box::new(subscription)),
-        ..Consumer::new(attach, name, route, peer, local)
+        ..new_consumer(attach, name, route, peer, local)
     };
     let capabilities = subscriber_capabilities(opens_itself.is_some(), !exclusive);
     let reply = AttachReply { offered_capabilities: capabilities, properties, ..AttachReply::default() };

@@ -5,9 +5,10 @@
 //! each. When authority changes, every connection and link of a dispatcher is asked about again before it does anything
 //! more.
 
+use super::ending;
 use super::local::Local;
-use super::peer::{Admission, Link, Partner, Peer};
-use super::put::Producer;
+use super::peer::{Admission, Link, Peer};
+use super::producer::{Producer, Relayed};
 use crate::asker::Who;
 use crate::audit::{self, Refused};
 use crate::authority::{CLIENT_CHANNEL, Caller, ObjectType, Right, Rights, Rule, RuleKey, RuleKind, UserSource};
@@ -21,7 +22,6 @@ use crate::reason::{self, Refusal};
 use crate::rights::no_right;
 use crate::sign_in::verdict::Identity;
 use crate::topics;
-use bulla_queue::QueueId;
 use bulla_seal::dn::Dn;
 use openssl::x509::X509VerifyResult;
 use slab::Slab;
@@ -38,13 +38,7 @@ pub(crate) fn client<'a>(peer: &'a Peer, local: &Local) -> Who<'a> {
 /// A message on a client's link names another user than the one who puts it. It is refused by the name that was opened.
 pub(super) fn no_identity_right(producer: &Producer) -> Refusal {
     let relayed = producer.relayed.as_ref().map(|relayed| relayed.name.as_str());
-    no_identity_right_on(producer.opened.as_deref().or(relayed).unwrap_or_default())
-}
-
-/// A message names another user than the one who puts it.
-pub(crate) fn no_identity_right_on(opened: &str) -> Refusal {
-    let detail = format!("{opened}: no {}, and the message's user-id is not the user's", Right::SetIdentity);
-    Refusal::new(reason::NOT_AUTHORIZED, detail)
+    crate::rights::no_identity_right(producer.opened.as_deref().or(relayed).unwrap_or_default())
 }
 
 /// Tells the operator of an attempt to sign in that was refused, as of any refusal.
@@ -78,7 +72,7 @@ pub(super) fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut Sta
     let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the token has expired: sign in with a new one");
     tell_of(peer, local, &refusal);
     peer.admission = Admission::Closed(refusal.clone());
-    local.forget_all(peer, state, false);
+    ending::forget_all(peer, local, state, false);
     peer.front.close(Some(refusal.to_amqp()));
     local.touch(peer.key);
 }
@@ -100,7 +94,7 @@ pub(super) fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mu
     }
     let Err(refusal) = open_to_clients(peer, local, state) else { return };
     tell_of(peer, local, &refusal);
-    local.forget_all(peer, state, false);
+    ending::forget_all(peer, local, state, false);
     peer.front.close(Some(refusal.to_amqp()));
     local.touch(peer.key);
 }
@@ -125,17 +119,6 @@ pub(super) fn tell_of_tls(local: &Local, state: &mut State, event: &Event) {
     if local.manager.peer_lines.may_write(local.now) {
         crate::warning!("{partner}: {reason}");
         state.raise(event, local.wall_ms);
-    }
-}
-
-/// Raises what was refused in this turn, on any dispatcher. One look at a flag where nothing was.
-pub(super) fn raise_refused(manager: &Manager, state: &mut State, wall_ms: u64) {
-    if !manager.refused.load(Ordering::Relaxed) || !manager.refused.swap(false, Ordering::Acquire) {
-        return;
-    }
-    let refused = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).take_raised();
-    for event in refused {
-        state.raise(&event, wall_ms);
     }
 }
 
@@ -165,7 +148,7 @@ pub(crate) fn opened(peer: &mut Peer, local: &Local, state: &mut State) -> Resul
         peer.admission = Admission::Closed(refusal);
         return Ok(());
     }
-    if Partner::of(peer).is_bulla {
+    if peer.partner().is_bulla {
         return Ok(());
     }
     open_to_clients(peer, local, state).inspect_err(|refusal| tell_of(peer, local, refusal))
@@ -448,9 +431,9 @@ pub(super) fn recheck(peers: &mut Slab<Peer>, local: &mut Local, state: &mut Sta
             _ => None,
         };
         match closed {
-            Some(refusal) if was.is_some() && !Partner::of(peer).is_bulla => {
+            Some(refusal) if was.is_some() && !peer.partner().is_bulla => {
                 tell_of(peer, local, &refusal);
-                local.forget_all(peer, state, false);
+                ending::forget_all(peer, local, state, false);
                 peer.front.close(Some(refusal.to_amqp()));
                 local.touch(key);
             }
@@ -480,19 +463,10 @@ fn recheck_links(peer: &mut Peer, local: &mut Local, state: &mut State, closed: 
             }
             Err(refusal) => {
                 tell_of(peer, local, &refusal);
-                local.detach(peer, state, link, &refusal);
+                ending::detach(peer, local, state, link, &refusal);
             }
         }
     }
-}
-
-/// The queue that the last message of a relay link named, and when it was allowed.
-#[derive(Debug)]
-pub(crate) struct Relayed {
-    name: String,
-    /// The queue of that name itself: another one of that name may be another's.
-    queue: Option<QueueId>,
-    generation: u64,
 }
 
 /// Whether a relay's message may be put on the queue that it names: a comparison and a look-up, where the one before

@@ -5,11 +5,11 @@ use super::local::{Confirmation, Confirmed, Local};
 use super::peer::{self, Link, Peer};
 use super::serve_list::Asked;
 use super::shares::Shares;
-use super::{attach, authority, get, put, resume, returns, sasl, unit_of_work};
+use super::{attach, authority, ending, get, put, resume, returns, sasl, unit_of_work};
 use crate::adapter::Finished;
 use crate::catalog::status::TaskKind;
 use crate::channel::{caller, receiver, sender, supervisor};
-use crate::front::{Delivery, Event, LinkId};
+use crate::front::{Delivery, Event, LinkId, SessionId};
 use crate::mailbox::Mailbox;
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
@@ -129,7 +129,7 @@ impl Core {
                     _ => get::settled(peer, local, state, link, token, outcome, settled),
                 },
                 Event::OutcomeLost { txn_id } => unit_of_work::outcome_lost(peer, local, &txn_id),
-                Event::Credit { link, drain } => local.credit(peer, link, drain),
+                Event::Credit { link, drain } => get::credit(peer, local, link, drain),
                 Event::Acquires { link, txn_id } => {
                     unit_of_work::acquires(peer, local, state, link, txn_id.as_deref());
                 }
@@ -140,13 +140,13 @@ impl Core {
                 Event::Opened(open) => caller::opened(peer, local, state, open),
                 Event::LinkOpened(opened) => sender::opened(peer, local, state, &opened),
                 Event::Detached { link, error, closed } => detached(peer, local, state, link, closed, error.as_ref()),
-                Event::SessionEnded(session, error) => local.forget_session(peer, state, session, error.as_ref()),
+                Event::SessionEnded(session, error) => forget_session(peer, local, state, session, error.as_ref()),
                 Event::SignIn { mechanism, response } => sasl::init(peer, local, mechanism, &response),
                 Event::SignInGoesOn(response) => sasl::response(peer, local, &response),
                 Event::Closed(error) => closed(peer, local, state, error),
             }
         }
-        local.hold(peer, state);
+        hold(peer, local, state);
         match (user, began) {
             (Some(user), Some(began)) if has_links => shares.took_for_links(user, began.elapsed()),
             (Some(user), Some(began)) => shares.took(user, began.elapsed()),
@@ -243,7 +243,7 @@ impl Core {
             local.touched.push(key);
         }
         if state.store.attributes(queue).is_none() {
-            return local.end_consumers(peers, state, queue);
+            return ending::end_consumers(peers, local, state, queue);
         }
         let Some(mut consumers) = local.consumers.remove(&queue) else { return };
         let began = shares.is_shared().then(Instant::now);
@@ -351,7 +351,7 @@ fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: Deli
     match peer.links.get(&delivery.link) {
         Some(Link::Receiving(_)) if matches!(delivery.state, Some(DeliveryState::Transactional { .. })) => {
             let refusal = Refusal::new(reason::OPTIONS_ERROR, "channels take no part in units of work");
-            local.detach(peer, state, delivery.link, &refusal);
+            ending::detach(peer, local, state, delivery.link, &refusal);
         }
         Some(Link::Receiving(_)) => receiver::arrived(peer, local, state, delivery),
         Some(Link::Coordinator(_)) => unit_of_work::arrived(peer, local, state, &delivery),
@@ -376,9 +376,9 @@ fn detached(
     if !closed {
         resume::suspend(peer, local, state, link, Over::Link);
     }
-    local.forget(peer, state, link, false);
+    ending::forget(peer, local, state, link, false);
     if let Some((queue, how)) = deletes {
-        local.delete_closed(state, &queue, how);
+        ending::delete_closed(local, state, &queue, how);
     }
     if let Some((queue, name)) = unsubscribes {
         let manager = local.manager.clone();
@@ -388,13 +388,43 @@ fn detached(
     caller::detached(peer, local, error);
 }
 
+/// A session has ended, and its links with it.
+fn forget_session(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    session: SessionId,
+    error: Option<&bulla_amqp::Error>,
+) {
+    let links: Vec<LinkId> =
+        peer.links.iter().filter(|(_, link)| link.session() == session).map(|(id, _)| *id).collect();
+    resume::over(peer, local, state, Some(session));
+    for link in links {
+        if let Some(Link::Sending(_)) = peer.links.get(&link) {
+            sender::detached(peer, local, state, link, error);
+        }
+        resume::suspend(peer, local, state, link, Over::Session);
+        ending::forget(peer, local, state, link, false);
+    }
+    caller::detached(peer, local, error);
+}
+
 /// The connection has ended. Nothing may follow: what its links held goes back at once.
 fn closed(peer: &mut Peer, local: &mut Local, state: &mut State, error: Option<bulla_amqp::Error>) {
     peer.closed_by = error.as_ref().map(sender::said);
-    local.forget_all(peer, state, true);
+    ending::forget_all(peer, local, state, true);
     if let Some(error) = error.filter(|_| local.manager.peer_lines.may_write(local.now)) {
         crate::note!("{}: connection closed: {error}", peer::address(&mut peer.transport.socket));
     }
+}
+
+/// Where this connection has caused something to be defined or deleted, holds what it is told until the journal has
+/// synced that.
+fn hold(peer: &mut Peer, local: &mut Local, state: &mut State) {
+    let Some(ticket) = state.noted.take_ticket().filter(|ticket| *ticket > state.store.synced()) else { return };
+    peer.held += 1;
+    let what = Confirmed::Defined { key: peer.key, generation: peer.generation };
+    local.confirmations.push_back(Confirmation { ticket, what });
 }
 
 /// What comes due for one connection.

@@ -1,31 +1,25 @@
-//! What one dispatcher's turns share, its connections aside; and what a turn does with a link that ends.
+//! What one dispatcher's turns share, its connections aside.
 
-use super::attach;
 use super::consumers::{Consumers, Seat};
-use super::peer::{Link, Peer};
-use super::put::{self, Producer, Receipt};
+use super::producer::{Producer, Receipt};
 use super::sealing::Means;
+use super::selection;
 use super::serve_list::ServeList;
-use super::unit_of_work::{self, Discharged, Units};
-use super::{authority, connections, get, resume, selection};
+use super::unit_of_work::units::{Discharged, Units};
 use crate::catalog::status::TaskKind;
-use crate::channel::calling::Calling;
-use crate::channel::registry::Place;
-use crate::channel::{caller, receiver, sender, supervisor};
-use crate::front::{LinkId, SessionId};
+use crate::channel::supervisor;
+use crate::front::LinkId;
 use crate::mailbox::{Mailbox, Notice};
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
 use crate::reports::{self, Moment};
-use crate::resumable::Over;
 use crate::sign_in::verdict::Identity;
 use crate::task::TaskMeter;
 use crate::wall_clock::wall_ms;
-use crate::{adapter, triggering};
+use crate::{adapter, denials, triggering};
 use bulla_queue::{QueueId, Ticket};
 use bulla_seal::ring::{Ring, RingError};
 use hashbrown::{HashMap, HashSet};
-use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -187,9 +181,9 @@ impl Local {
 
     /// As whom a client's link asks for devices: a number for each user, so that users have their turns there, however
     /// many connections each of them has. A client that has not signed in has no keys here, and is one by connection.
-    pub(crate) fn client_asker(&self, peer: &Peer) -> bulla_device::Asker {
-        match &peer.identity.user {
-            None => self.device_asker(peer.generation),
+    pub(crate) fn client_asker(&self, user: Option<&str>, generation: u64) -> bulla_device::Asker {
+        match user {
+            None => self.device_asker(generation),
             Some(user) => bulla_device::Asker::new(adapter::asker_of(user)),
         }
     }
@@ -232,15 +226,6 @@ impl Local {
         self.serve(queue);
         let on = state.uses.get(&queue).map_or(0, |usage| usage.consumers_on);
         self.manager.post(on, self.index, || Notice::Ready(queue));
-    }
-
-    /// Has the queues served that a connection gets from.
-    pub(crate) fn serve_all_of(&mut self, peer: &Peer) {
-        for link in peer.links.values() {
-            if let Link::Consumer(consumer) = link {
-                self.serve(consumer.route.queue);
-            }
-        }
     }
 
     /// A message left `queue`: links that wait for room there are looked at.
@@ -296,7 +281,7 @@ impl Local {
             crate::log::exit(crate::catalog::exit_codes::EXIT_JOURNAL);
         }
         state.raise_crossings(self.wall_ms);
-        authority::raise_refused(&self.manager.clone(), state, self.wall_ms);
+        denials::raise_refused(&self.manager.clone(), state, self.wall_ms);
         reports::turn(state, &self.moment());
         triggering::turn(state, self.now, self.wall_ms);
         let mut ready = Vec::new();
@@ -334,34 +319,6 @@ impl Local {
         }
     }
 
-    /// Ends the links of this dispatcher that get from a queue which is gone.
-    pub(super) fn end_consumers(&mut self, peers: &mut Slab<Peer>, state: &mut State, queue: QueueId) {
-        let Some(consumers) = self.consumers.remove(&queue) else { return };
-        for Seat { key, generation, link } in consumers.seats() {
-            let Some(peer) = peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };
-            let Some(Link::Consumer(consumer)) = peer.links.get(&link) else { continue };
-            let refusal = queue_is_gone(&consumer.opened);
-            self.detach(peer, state, link, &refusal);
-        }
-    }
-
-    pub(super) fn credit(&mut self, peer: &mut Peer, link: LinkId, drain: bool) {
-        if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) {
-            let has_credit = peer.front.credit(link) > 0;
-            consumer.draining = drain && has_credit;
-            if drain && !has_credit {
-                peer.front.drained(link);
-            }
-            let (queue, takes_next, drains) = (consumer.route.queue, consumer.takes_next(), consumer.draining);
-            if let Some(consumers) = self.consumers.get_mut(&queue).filter(|_| has_credit) {
-                consumers.has_credit(peer.seat(link), takes_next, drains);
-                self.serve.add_for_credit(queue);
-            }
-        } else if let Some(sending) = &peer.sending {
-            self.serve(sending.queue);
-        }
-    }
-
     /// The ring that the queue manager may use for this client.
     pub(crate) fn ring(&self, identity: &Identity) -> Result<Arc<Ring>, Refusal> {
         let user = identity.user.as_deref().filter(|_| identity.ring).ok_or_else(no_identity)?;
@@ -390,155 +347,6 @@ impl Local {
         }
     }
 
-    /// Ends a link with an error.
-    pub(crate) fn detach(&mut self, peer: &mut Peer, state: &mut State, link: LinkId, refusal: &Refusal) {
-        self.detach_with(peer, state, link, refusal.to_amqp());
-    }
-
-    pub(crate) fn detach_with(&mut self, peer: &mut Peer, state: &mut State, link: LinkId, error: bulla_amqp::Error) {
-        self.forget(peer, state, link, false);
-        peer.front.detach(link, error);
-        self.touched.push(peer.key);
-    }
-
-    /// Gives back all that a link held; what was delivered and not settled counts as `failed` or not.
-    pub(super) fn forget(&mut self, peer: &mut Peer, state: &mut State, link: LinkId, failed: bool) {
-        let gone = peer.links.remove(&link);
-        if let Some(user) = peer.user.filter(|_| gone.as_ref().is_some_and(Link::is_clients)) {
-            let granted = if let Some(Link::Producer(producer)) = &gone { producer.granted } else { 0 };
-            state.users.detached(user, granted);
-        }
-        match gone {
-            Some(Link::Producer(mut producer)) => {
-                producer.resumable.iter().for_each(|link| state.resumable.end(link));
-                let has_lost = put::forget(&mut producer, self, state);
-                if let Some(route) = &producer.route {
-                    self.freed(route.queue, state);
-                    state.left(route.queue);
-                }
-                self.end_dynamic(producer.dynamic, state);
-                if !producer.pending.is_empty() {
-                    // Their sender has settled them: they are put when their adapters are done.
-                    self.departed.insert((peer.key, peer.generation, link), producer);
-                }
-                if has_lost {
-                    unit_of_work::go_on(peer, self, state);
-                }
-            }
-            Some(Link::Consumer(mut consumer)) => {
-                consumer.resumable.iter().for_each(|link| state.resumable.end(link));
-                get::forget(&mut consumer, peer.user, self.wall_ms, state, failed);
-                let queue = consumer.route.queue;
-                if let Some(consumers) = self.consumers.get_mut(&queue) {
-                    consumers.remove(peer.seat(link));
-                    if consumers.is_empty() {
-                        self.consumers.remove(&queue);
-                        self.forget_interest(queue, state);
-                    }
-                }
-                if consumer.route.has_groups && !consumer.browse {
-                    // Its groups are the others' now.
-                    self.serve_everywhere(queue, state);
-                }
-                self.end_dynamic(consumer.dynamic, state);
-                if let Some(subscription) = &consumer.subscription {
-                    state.left_subscription(queue, subscription.durable.as_deref(), false);
-                }
-                state.left(queue);
-            }
-            Some(Link::Receiving(receiving)) => receiver::forget(receiving, peer, self, state, link),
-            Some(Link::Coordinator(_)) => unit_of_work::forget(peer, self, state, link),
-            Some(Link::Sending(_)) | None => {}
-        }
-    }
-
-    /// Gives back all that a connection's links held; what was delivered and not settled counts as `failed` or not: it
-    /// does not where it is the queue manager that ends the connection.
-    pub(super) fn forget_all(&mut self, peer: &mut Peer, state: &mut State, failed: bool) {
-        if failed {
-            self.suspend_all(peer, state);
-        }
-        resume::over(peer, self, state, None);
-        let links: Vec<LinkId> = peer.links.keys().copied().collect();
-        for link in links {
-            self.forget(peer, state, link, failed);
-        }
-        for queue in std::mem::take(&mut peer.dynamic) {
-            state.end_dynamic(queue);
-        }
-        connections::leave_sole(peer, self, state);
-        let why = peer.closed_by.clone().or_else(|| peer.broken.clone());
-        match peer.calling.take() {
-            Some(calling) if peer.sending.is_none() => {
-                let broken = || Refusal::new(reason::CONNECTION_BROKEN, why.unwrap_or_else(|| "the call ended".into()));
-                let told = state.channels.get(&calling.id).is_some_and(|instance| instance.status.stop_requested);
-                let Calling { id, failure, .. } = *calling;
-                let refusal = (!told).then(|| failure.unwrap_or_else(broken));
-                let place = Place { dispatcher: self.index, peer: peer.key, generation: peer.generation };
-                supervisor::ended(&self.moment(), state, &id, Some(place), refusal);
-            }
-            // A channel that has not come to run yet ends once, for the reason that the call has.
-            calling => {
-                if let Some(refusal) = calling.and_then(|calling| calling.failure) {
-                    sender::failed(peer, refusal);
-                }
-                sender::over(peer, self, state, why);
-            }
-        }
-    }
-
-    /// Keeps what is unsettled on links that may be resumed, of a connection that is over.
-    pub(super) fn suspend_all(&self, peer: &mut Peer, state: &mut State) {
-        let links: Vec<LinkId> = peer.links.keys().copied().collect();
-        for link in links {
-            resume::suspend(peer, self, state, link, Over::Connection);
-        }
-    }
-
-    pub(super) fn forget_session(
-        &mut self,
-        peer: &mut Peer,
-        state: &mut State,
-        session: SessionId,
-        error: Option<&bulla_amqp::Error>,
-    ) {
-        let links: Vec<LinkId> =
-            peer.links.iter().filter(|(_, link)| link.session() == session).map(|(id, _)| *id).collect();
-        resume::over(peer, self, state, Some(session));
-        for link in links {
-            if let Some(Link::Sending(_)) = peer.links.get(&link) {
-                sender::detached(peer, self, state, link, error);
-            }
-            resume::suspend(peer, self, state, link, Over::Session);
-            self.forget(peer, state, link, false);
-        }
-        caller::detached(peer, self, error);
-    }
-
-    pub(super) fn end_dynamic(&mut self, queue: Option<QueueId>, state: &mut State) {
-        if let Some(queue) = queue {
-            state.end_dynamic(queue);
-        }
-    }
-
-    /// A link closed that wanted its permanent dynamic queue to go with it. No answer is due: where the queue stays,
-    /// the log says why.
-    pub(super) fn delete_closed(&mut self, state: &mut State, queue: &str, how: attach::Deletes) {
-        let purge = how == attach::Deletes::WithMessages;
-        match state.delete_permanent(queue, purge) {
-            Ok(()) => self.manager.ring_all(),
-            Err(refusal) if state.peer_lines.may_write(self.now) => {
-                crate::note!(
-                    queue,
-                    reason = refusal.reason.code,
-                    cause = refusal.cause,
-                    "{queue} was to go with its link, and stays: {refusal}"
-                );
-            }
-            Err(_) => {}
-        }
-    }
-
     /// This dispatcher is no longer told of `queue`, unless another of its links needs it.
     pub(crate) fn forget_interest(&mut self, queue: QueueId, state: &mut State) {
         let is_wanted = self.senders.contains_key(&queue) || self.consumers.contains_key(&queue);
@@ -557,15 +365,6 @@ impl Local {
     /// What a connection has to say goes out in this turn.
     pub(crate) fn touch(&mut self, key: usize) {
         self.touched.push(key);
-    }
-
-    /// Where this connection has caused something to be defined or deleted, holds what it is told until the journal has
-    /// synced that.
-    pub(super) fn hold(&mut self, peer: &mut Peer, state: &mut State) {
-        let Some(ticket) = state.noted.take_ticket().filter(|ticket| *ticket > state.store.synced()) else { return };
-        peer.held += 1;
-        let what = Confirmed::Defined { key: peer.key, generation: peer.generation };
-        self.confirmations.push_back(Confirmation { ticket, what });
     }
 
     /// Has a channel's batch sent once `ticket` is synced.

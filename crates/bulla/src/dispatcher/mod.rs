@@ -12,8 +12,10 @@ mod calls;
 #[cfg(test)]
 mod caused_tests;
 pub(crate) mod connections;
+pub(crate) mod consumer;
 mod consumers;
 mod core;
+pub(crate) mod ending;
 #[cfg(test)]
 mod error_queue_tests;
 pub(crate) mod get;
@@ -24,9 +26,11 @@ mod offered;
 pub(crate) mod passed_over;
 pub(crate) mod peer;
 mod precedence;
+pub(crate) mod producer;
 pub(crate) mod publish;
 #[cfg(test)]
 mod publish_model;
+pub(crate) mod publishing;
 pub(crate) mod put;
 pub(crate) mod resume;
 pub(crate) mod returns;
@@ -36,8 +40,10 @@ pub(crate) mod selection;
 mod serve_list;
 mod shares;
 mod signatures;
-mod socket;
+pub(crate) mod socket;
+pub(crate) mod sole;
 pub(crate) mod subscribe;
+pub(crate) mod subscription;
 pub mod tls_socket;
 pub(crate) mod unit_of_work;
 pub use socket::Moved;
@@ -649,7 +655,7 @@ impl Dispatcher {
             }
             Notice::Sole { generation } => {
                 if let Some((_, peer)) = self.core.peers.iter_mut().find(|(_, peer)| peer.generation == generation) {
-                    connections::open_sole(peer, &mut self.core.local);
+                    sole::open(peer, &mut self.core.local);
                 }
             }
             Notice::Adopt(stream, tls) => {
@@ -696,7 +702,7 @@ impl Dispatcher {
                     "{}: {refusal}",
                     peer::address(&mut peer.transport.socket)
                 );
-                self.core.local.forget_all(peer, state, false);
+                ending::forget_all(peer, &mut self.core.local, state, false);
                 peer.front.close(Some(refusal.to_amqp()));
                 self.core.local.touched.push(key);
             }
@@ -728,7 +734,7 @@ impl Dispatcher {
         self.ports.clear();
         let goodbye = Refusal::new(reason::Q_MGR_STOPPING, "the queue manager is stopping");
         for (key, peer) in &mut self.core.peers {
-            self.core.local.forget_all(peer, state, false);
+            ending::forget_all(peer, &mut self.core.local, state, false);
             peer.front.close(Some(goodbye.to_amqp()));
             self.core.local.touched.push(key);
         }
@@ -754,7 +760,7 @@ impl Dispatcher {
             if let Some(event) = peer.refused.take() {
                 authority::tell_of_tls(&self.core.local, state, &event);
             }
-            self.core.local.forget_all(&mut peer, state, true);
+            ending::forget_all(&mut peer, &mut self.core.local, state, true);
             if let Some(user) = peer.user.take() {
                 state.users.disconnect(user, self.core.local.now);
             }

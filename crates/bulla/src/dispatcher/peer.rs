@@ -1,18 +1,18 @@
 //! One connection: its socket, its front end, who it is, and its links.
 
-use super::attach::Deletes;
+use super::consumer::Consumer;
 use super::consumers::Seat;
-use super::get::Consumer;
 use super::local::Local;
 use super::offered;
-use super::put::Producer;
-use super::socket::{Moved, Socket};
-use super::unit_of_work::{Coordinator, UnitId};
+use super::producer::Producer;
+use super::socket::{Moved, Socket, Traffic};
+use super::unit_of_work::units::{Coordinator, UnitId};
 use crate::arriving::{Arriving, Share};
 use crate::channel::calling::Calling;
-use crate::channel::protocol;
-use crate::channel::receiver::Receiving;
-use crate::channel::sender::Sending;
+use crate::channel::partner::Partner;
+use crate::channel::receiver::receiving::Receiving;
+use crate::channel::sender::sending::Sending;
+use crate::dynamic::Deletes;
 use crate::events::Event;
 use crate::front::{Front, LinkId, SessionId};
 use crate::limits::UserId;
@@ -61,35 +61,6 @@ pub(crate) enum Exchange {
     Proved(Identity),
     /// OAUTHBEARER: why the token is refused has been said; the client's answer ends it.
     Refused,
-}
-
-/// What the partner's `open` said of it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Partner {
-    /// Its container.
-    pub(crate) container: String,
-    /// Its product; empty where it does not say.
-    pub(crate) product: String,
-    /// Its version; empty where it does not say.
-    pub(crate) version: String,
-    /// It speaks Bulla's channel protocol.
-    pub(crate) is_bulla: bool,
-    /// Its sending end takes back messages that a receiving end refuses.
-    pub(crate) takes_refusals: bool,
-}
-
-/// Counts of one socket.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Traffic {
-    /// Writes, and their bytes.
-    pub(crate) buffers_sent: u64,
-    pub(crate) bytes_sent: u64,
-    /// Reads, and their bytes.
-    pub(crate) buffers_received: u64,
-    pub(crate) bytes_received: u64,
-    /// Keys renewed (SSLRKEYS), and when last, milliseconds since 1970.
-    pub(crate) key_resets: u64,
-    pub(crate) last_key_reset_ms: Option<u64>,
 }
 
 /// A link and what it is for.
@@ -209,26 +180,6 @@ impl Transport {
     }
 }
 
-impl Partner {
-    /// What is known of who is at the other end of a connection.
-    pub(crate) fn of(peer: &Peer) -> Self {
-        peer.opened.as_deref().map(Self::said).unwrap_or_default()
-    }
-
-    /// What an `open` says.
-    pub(crate) fn said(open: &Open) -> Self {
-        let told = |name| protocol::text(&open.properties, name).unwrap_or_default();
-        let offers = |name| open.offered_capabilities.iter().any(|known| known.as_str() == name);
-        Self {
-            container: protocol::printable(&open.container_id),
-            product: told(protocol::PRODUCT),
-            version: told(protocol::VERSION),
-            is_bulla: offers(protocol::CAPABILITY),
-            takes_refusals: offers(protocol::REFUSALS),
-        }
-    }
-}
-
 impl Link {
     /// Whether it is a client's, and counts as one of its user's.
     pub(crate) fn is_clients(&self) -> bool {
@@ -265,6 +216,20 @@ impl Link {
 }
 
 impl Peer {
+    /// What is known of who is at the other end.
+    pub(crate) fn partner(&self) -> Partner {
+        self.opened.as_deref().map(Partner::said).unwrap_or_default()
+    }
+
+    /// Has the queues served that it gets from.
+    pub(crate) fn serve_all(&self, local: &mut Local) {
+        for link in self.links.values() {
+            if let Link::Consumer(consumer) = link {
+                local.serve(consumer.route.queue);
+            }
+        }
+    }
+
     /// One of its links, among those that get from a queue.
     pub(super) fn seat(&self, link: LinkId) -> Seat {
         Seat { key: self.key, generation: self.generation, link }

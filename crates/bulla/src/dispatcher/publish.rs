@@ -3,8 +3,9 @@
 
 use super::authority;
 use super::local::Local;
-use super::peer::Peer;
-use super::put::{self, CopyOf, Pending, Producer, Putting, Receipt, Treating, Unheard};
+use super::producer::{CopyOf, Pending, Producer, Receipt};
+use super::publishing::{Publishing, Subscriber};
+use super::put::{self, Putting, Treating, Unheard};
 use super::sealing::{Sealings, Stage, Treatment, line_full, sealing_memory};
 use super::unit_of_work;
 use crate::adapter::Held;
@@ -15,7 +16,7 @@ use crate::front::Front;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch};
-use crate::topics::{self, Counts, Publisher, Target};
+use crate::topics::{self, Publisher, Target};
 use bulla_amqp::DeliveryState;
 use bulla_queue::{Message, MessageId, QueueId};
 use bulla_seal::Policy;
@@ -26,19 +27,6 @@ use std::sync::Arc;
 /// at: some tens of milliseconds under the queues' lock.
 const SELECTION_COST_MAX: usize = 65_536;
 
-/// What a link on which a client publishes keeps from one publication to the next.
-#[derive(Default)]
-pub(crate) struct Publishing {
-    /// The link's topic; none for an anonymous relay.
-    topic: Option<String>,
-    /// The client's container, whose own subscriptions may leave its publications out.
-    container: Option<String>,
-    publisher: Option<Publisher>,
-    /// What the policies of subscriptions seal with, by policy.
-    sealings: Sealings,
-    scratch: Scratch,
-}
-
 /// A publication for one subscription, ready to be put.
 struct Copy {
     queue: QueueId,
@@ -46,37 +34,6 @@ struct Copy {
     transmission: Option<Arc<TransmissionHeader>>,
     message: Result<Message, Refusal>,
     whose: Subscriber,
-}
-
-/// Whose a copy of a publication is.
-pub(crate) struct Subscriber {
-    pub(super) counts: Arc<Counts>,
-    /// The publication goes to the others where this one can't be put.
-    pub(super) is_spared: bool,
-}
-
-impl Subscriber {
-    fn of(target: &Target, publisher: &Publisher, persistent: bool) -> Self {
-        Self { counts: target.subscription.counts.clone(), is_spared: !publisher.needs(target, persistent) }
-    }
-}
-
-impl Publishing {
-    /// Of a link to that topic, or of a relay.
-    pub(crate) fn new(peer: &Peer, topic: Option<String>) -> Box<Self> {
-        let container = peer.opened.as_deref().map(|open| open.container_id.clone());
-        Box::new(Self { topic, container, ..Self::default() })
-    }
-
-    /// The topic that was published on last.
-    fn published(&self) -> Option<&str> {
-        self.publisher.as_ref().map(|publisher| publisher.topic.as_str())
-    }
-
-    /// The link's topic.
-    pub(crate) fn topic(&self) -> Option<&str> {
-        self.topic.as_deref()
-    }
 }
 
 /// The topic that a message is published on; none for one that goes to a queue. A compare for a link to a queue.

@@ -1,25 +1,25 @@
 //! The put journey: transfer → message → policy of the name opened → [seal] → queue and journal →
 //! synced → disposition.
 
-use super::attach::{self, Deletes};
-use super::authority::{self, Relayed};
+use super::authority;
+use super::ending;
 use super::local::{Confirmation, Confirmed, Local};
 use super::peer::{Link, Peer};
-use super::publish::{self, Publishing, Subscriber};
-use super::sealing::{Sealing, SealingLine, Stage, Task, Treatment, line_full, sealing_memory};
-use super::unit_of_work::{self, UnitId};
-use crate::adapter::{Asker, Finished, Held, SEALING_BYTES_MAX};
+use super::producer::{Pending, Producer, Receipt};
+use super::publish;
+use super::sealing::{Sealing, Stage, Task, Treatment, line_full, sealing_memory};
+use super::unit_of_work;
+use crate::adapter::{Asker, Finished};
 use crate::asker::Who;
 use crate::authority::{ANONYMOUS, Right};
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
-use crate::front::{Attach, Delivery, DeliveryId, Front, LinkId, SessionId};
-use crate::limits::{BeingSealed, QueueUses, UserId};
+use crate::front::{Delivery, Front, LinkId};
+use crate::limits::QueueUses;
 use crate::manager::{Route, State};
 use crate::ordered_line::Slot;
 use crate::reason::{self, Reason, Refusal};
 use crate::reports;
-use crate::resumable::Resumable;
 use crate::sign_in::verdict::Identity;
 use bulla_amqp::{DeliveryState, Payload, Symbol, Value, condition};
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
@@ -30,17 +30,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Credit of a link whose messages are put as they come.
-pub(crate) const CREDIT_CLEAR: u32 = 1000;
 /// When a link that waits for no room, and has no credit because too much waits for the disk, asks again.
 const BACKLOG_LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// Credit of a link whose messages are sealed or checked first: they wait in memory for that.
-pub(crate) const CREDIT_PROTECTED: u32 = 256;
-/// Messages of one link that may be with the adapters: its credit of publications, with copies for 256 subscriptions.
-/// One that comes beyond it is refused.
-const PENDING_MESSAGES_MAX: usize = CREDIT_PROTECTED as usize * 256;
-/// Bytes of them: what the adapters' memory takes of one link alone, with the sealed forms.
-const PENDING_BYTES_MAX: usize = SEALING_BYTES_MAX / 2;
 /// A link with so many bytes there gets no more credit.
 const PENDING_BYTES_FOR_CREDIT: usize = 64 << 20;
 /// What stands for the queue in a line on a message of a link to none in particular, where it named none that is there.
@@ -49,159 +40,6 @@ const RELAY: &str = "an anonymous terminus";
 const DELIVERY_TAG: Symbol = Symbol::from_static("delivery-tag");
 /// The condition of reasons that say that a name leads nowhere.
 const NOT_FOUND: &str = "amqp:not-found";
-/// Ticks after which credit that a link does not use is room for others who wait: two seconds.
-const PROMISE_LAPSES_AFTER_TICKS: u8 = 8;
-
-/// A link on which a client puts.
-pub(crate) struct Producer {
-    pub(crate) session: SessionId,
-    /// The name the client opened; none for an anonymous relay, whose messages name their queue.
-    pub(crate) opened: Option<String>,
-    pub(crate) route: Option<Arc<Route>>,
-    /// The client seals for itself (capability `bulla:sealed`).
-    pub(crate) sealed_by_client: bool,
-    /// Credit that is out on this link and counted in its queue's `granted`, unless that has lapsed.
-    pub(crate) granted: u32,
-    /// Ticks for which others waited for room while this link used none of its credit. A message that comes after
-    /// [`PROMISE_LAPSES_AFTER_TICKS`] is put if there is room then.
-    pub(crate) unused_ticks: u8,
-    /// Messages with the adapters, in the order of their arrival.
-    pub(crate) pending: SealingLine<Pending>,
-    pub(crate) sealing: Option<Sealing>,
-    /// As whom it asks for devices.
-    pub(crate) who: bulla_device::Asker,
-    /// Whose messages these are, as one who is limited.
-    pub(crate) user: Option<UserId>,
-    /// The dynamic queue that ends with this link.
-    pub(crate) dynamic: Option<QueueId>,
-    /// What closing it does to its permanent dynamic queue.
-    pub(crate) deletes: Option<Deletes>,
-    /// Its user, as the log names it; none for one who has not signed in.
-    pub(crate) user_name: Option<String>,
-    /// The client's source has the outcome *rejected*, or names none.
-    pub(crate) takes_rejected: bool,
-    /// Its messages may name any user (SETID on the queue, or, on a relay, on that of the last message).
-    pub(crate) any_user: bool,
-    /// What is needed to publish: of a link to a topic, and of a relay.
-    pub(crate) publishing: Option<Box<Publishing>>,
-    /// Of a relay: where the last message was allowed to go.
-    pub(crate) relayed: Option<Relayed>,
-    /// Its place among the links that may be resumed.
-    pub(crate) resumable: Option<Box<Resumable>>,
-}
-
-/// A message that waits for its adapter, or for those before it.
-pub(crate) struct Pending {
-    pub(super) receipt: Receipt,
-    pub(super) queue: QueueId,
-    pub(super) policy: Option<Arc<Policy>>,
-    /// Where it goes from there, from a transmission queue.
-    pub(super) transmission: Option<Arc<TransmissionHeader>>,
-    /// It is one of the copies of a publication.
-    pub(super) copy: Option<CopyOf>,
-    /// Its memory, given back when it is put.
-    pub(super) _held: Option<Held>,
-    pub(super) _counted: Option<BeingSealed>,
-}
-
-/// Which of the copies of a publication, which lie one after the other.
-pub(super) struct CopyOf {
-    pub(super) is_last: bool,
-    pub(super) whose: Subscriber,
-}
-
-/// Where the answer to a delivery goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Receipt {
-    pub(crate) key: usize,
-    pub(crate) generation: u64,
-    pub(crate) link: LinkId,
-    pub(crate) id: DeliveryId,
-    /// The client has settled already: nothing is answered.
-    pub(crate) settled: bool,
-    /// It came on a link to no queue in particular.
-    pub(crate) is_single: bool,
-    /// It asks to be told what becomes of it.
-    pub(crate) asks: bool,
-    /// The unit of work that it is part of.
-    pub(crate) unit: Option<UnitId>,
-    /// Whose it is, as one who is limited.
-    pub(crate) user: Option<UserId>,
-}
-
-impl Receipt {
-    /// A delivery's state with that outcome, within its unit of work.
-    fn state(&self, outcome: DeliveryState) -> DeliveryState {
-        match self.unit {
-            None => outcome,
-            Some(unit) => unit.state(outcome),
-        }
-    }
-}
-
-impl Producer {
-    /// A link that puts, before it is known where and how.
-    pub(super) fn new(attach: &Attach, peer: &Peer, local: &Local) -> Self {
-        Self {
-            session: attach.session,
-            opened: None,
-            route: None,
-            sealed_by_client: false,
-            granted: 0,
-            unused_ticks: 0,
-            pending: pending_line(),
-            sealing: None,
-            who: local.client_asker(peer),
-            user: peer.user,
-            dynamic: None,
-            deletes: None,
-            user_name: peer.identity.user.clone(),
-            takes_rejected: attach::takes_rejected(attach),
-            any_user: false,
-            publishing: None,
-            relayed: None,
-            resumable: None,
-        }
-    }
-
-    /// Full credit of this link. An anonymous relay's messages may each be for a protected queue.
-    pub(crate) fn credit_full(&self) -> u32 {
-        let protected = self.route.as_ref().is_none_or(|route| route.policy.is_some());
-        if protected { CREDIT_PROTECTED } else { CREDIT_CLEAR }
-    }
-
-    /// Whether its credit no longer counts as room that is taken.
-    fn has_lapsed(&self) -> bool {
-        self.unused_ticks >= PROMISE_LAPSES_AFTER_TICKS
-    }
-
-    /// Credit of this link that is counted in its queue's `granted`.
-    fn promised(&self) -> u32 {
-        if self.has_lapsed() { 0 } else { self.granted }
-    }
-
-    /// Gives up the messages with the adapters, because the link ends: their memory is given back, and answers for them
-    /// are ignored. Those that their sender has settled will not be sent again, so they stay, and are put once their
-    /// adapters are done. Says whether units of work have lost a message.
-    fn cancel(&mut self, local: &mut Local) -> bool {
-        let mut any = false;
-        for Pending { receipt, .. } in self.pending.cancel_where(|pending| !pending.receipt.settled) {
-            if let Some(unit) = receipt.unit {
-                local.units.ended(unit);
-                let gone = Refusal::new(reason::CONNECTION_BROKEN, "a link ended while its message was being sealed");
-                local.units.doom(unit, &gone);
-                any = true;
-            }
-        }
-        any
-    }
-}
-
-/// The line of a link that puts.
-pub(crate) fn pending_line() -> SealingLine<Pending> {
-    SealingLine::bounded(PENDING_MESSAGES_MAX, PENDING_BYTES_MAX)
-}
-
 /// Hot path, once per message that a client puts.
 pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, mut delivery: Delivery) {
     let Peer { key, front, links, identity, generation, .. } = peer;
@@ -242,7 +80,7 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, mut
             let mut error = refusal.to_amqp();
             error.info.extend(tag.map(|tag| (DELIVERY_TAG, Value::Binary(Bytes::copy_from_slice(tag.as_bytes())))));
             authority::tell_of(peer, local, &refusal);
-            return local.detach_with(peer, state, receipt.link, error);
+            return ending::detach_with(peer, local, state, receipt.link, error);
         }
         let unheard = Unheard { queue: name.as_deref().unwrap_or(RELAY), user: producer.user_name.as_deref() };
         refuse(Some(front), local, receipt, &refusal, unheard);
@@ -267,7 +105,7 @@ fn beyond_credit(peer: &mut Peer, local: &mut Local, state: &mut State, receipt:
         local.units.doom(unit, &Refusal::new(reason::BACKED_OUT, text.as_str()));
     }
     let error = bulla_amqp::Error::new(condition::TRANSFER_LIMIT_EXCEEDED, text);
-    local.detach_with(peer, state, receipt.link, error);
+    ending::detach_with(peer, local, state, receipt.link, error);
 }
 
 /// A message names a unit of work that this connection does not have.
@@ -444,7 +282,7 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
     if producer.granted == 0 {
         return;
     }
-    promise_again(producer, state);
+    producer.promise_again(state);
     producer.granted -= 1;
     if let Some(user) = producer.user {
         state.users.put(user);
@@ -455,17 +293,6 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
         usage.granted = usage.granted.saturating_sub(1);
         usage.limited.put();
     }
-}
-
-/// The link uses its credit: it counts as room that is taken, also where it had lapsed.
-fn promise_again(producer: &mut Producer, state: &mut State) {
-    if producer.has_lapsed()
-        && let (Some(route), Some(_)) = (&producer.route, &producer.opened)
-        && let Some(usage) = state.uses.get_mut(&route.queue)
-    {
-        usage.granted = usage.granted.saturating_add(producer.granted);
-    }
-    producer.unused_ticks = 0;
 }
 
 /// Lets credit lapse that links do not use while others wait for room on the same queue: it can't be taken back, and
@@ -776,7 +603,7 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
         }
         return;
     }
-    promise_again(producer, state);
+    producer.promise_again(state);
     producer.granted += granted;
     user.into_iter().for_each(|user| state.users.granted(user, granted));
     let usage = state.use_of(queue);
@@ -823,30 +650,6 @@ pub(crate) fn may_wait(peer: &mut Peer, local: &mut Local, state: &mut State, li
             Err(refusal) => refusal,
         }
     };
-    local.detach(peer, state, link, &refusal);
+    ending::detach(peer, local, state, link, &refusal);
     false
-}
-
-/// Gives back what a link was promised, when it goes, and gives up its messages that are being sealed. Says whether
-/// units of work have lost one.
-pub(crate) fn forget(producer: &mut Producer, local: &mut Local, state: &mut State) -> bool {
-    if let Some(topic) = producer.publishing.as_deref().and_then(Publishing::topic) {
-        state.topics.publisher_left(topic);
-    }
-    if let (Some(route), Some(_)) = (&producer.route, &producer.opened)
-        && let Some(usage) = state.uses.get_mut(&route.queue)
-    {
-        usage.granted = usage.granted.saturating_sub(producer.promised());
-        usage.putters = usage.putters.saturating_sub(1);
-    }
-    for pending in producer.pending.items() {
-        if let Some(usage) = state.uses.get_mut(&pending.queue) {
-            usage.granted = usage.granted.saturating_sub(1);
-        }
-    }
-    let has_lost = producer.cancel(local);
-    if producer.pending.is_empty() {
-        producer.who.leave();
-    }
-    has_lost
 }

@@ -1,7 +1,7 @@
 //! Links that go on: how an attachment that is over leaves what was unsettled, and how the next one takes it up
 //! (AMQP part 2, section 2.6.13). What is kept, and for how long, is in `resumable.rs`.
 
-use super::get::Consumer;
+use super::consumer::Consumer;
 use super::local::{Confirmation, Confirmed, Local};
 use super::peer::{Left, Link, Peer};
 use super::returns;

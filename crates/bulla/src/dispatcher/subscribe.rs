@@ -6,6 +6,7 @@
 use super::local::Local;
 use super::peer::Peer;
 use super::selection;
+use super::subscription::Subscription;
 use crate::asker::Who;
 use crate::authority::Right;
 use crate::catalog::topic_names::{CONTAINER_CHARS_MAX, OF, PREFIX, is_subscription_name};
@@ -31,21 +32,6 @@ const NOT_DURABLE: u32 = 0;
 /// `unsettled-state`, which is what an answer says of a durable subscription.
 const UNSETTLED_STATE: u32 = 2;
 const NEVER: &str = "never";
-
-/// What a consumer's link knows of its subscription.
-#[derive(Debug)]
-pub(crate) struct Subscription {
-    /// The topic, wildcards included.
-    pub(crate) topic: String,
-    /// The name of a durable one.
-    pub(crate) durable: Option<String>,
-    /// Several links may get from it.
-    pub(crate) shared: bool,
-    /// The model's policy is asked for by this name: the queue.
-    pub(crate) queue: String,
-    /// It was made for this link, and goes again where the link does not come to be.
-    pub(crate) is_new: bool,
-}
 
 fn has(capabilities: &[Symbol], wanted: &str) -> bool {
     capabilities.iter().any(|capability| capability.as_str() == wanted)

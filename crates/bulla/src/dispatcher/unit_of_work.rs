@@ -11,25 +11,25 @@
 //! Nothing of a unit is in the journal before its commit, so a restart finds all of it or nothing.
 
 mod commit;
+pub(crate) mod units;
 
-use super::get;
+use super::consumer::OUTSTANDING_MANY;
+use super::ending;
 use super::local::Local;
 use super::peer::{Link, Peer};
-use super::publish::Subscriber;
-use super::put::Receipt;
+use super::producer::{Receipt, takes_rejected};
+use super::publishing::Subscriber;
 use super::returns;
-use crate::front::{Attach, Delivery, DeliveryId, Front, LinkId, SessionId};
-use crate::manager::{Route, State};
+use crate::front::{Attach, Delivery, Front, LinkId};
+use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
 use bulla_amqp::transaction::{self, Control, Declare, Discharge};
 use bulla_amqp::{AttachReply, Coordinator as Capabilities, DeliveryState, Error, condition};
 use bulla_queue::{Message, MessageId, QueueId};
-use bytes::Bytes;
-use hashbrown::{HashMap, HashSet};
-use std::num::NonZeroU64;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use hashbrown::HashSet;
+use std::time::Duration;
+use units::{Answer, Contents, Coordinator, Discharged, StagedGet, StagedPut, Unit, UnitId, backed_out, limit};
 
 /// Units that a connection may have open; one more is refused with 2024.
 pub(crate) const UNITS_PER_CONNECTION_MAX: usize = 256;
@@ -45,188 +45,11 @@ const COORDINATOR_CREDIT: u32 = 100;
 
 const _: () = assert!(bulla_queue::MESSAGE_BYTES_MAX as usize + STAGED_OVERHEAD_BYTES <= UNIT_BYTES_MAX);
 
-/// The outcome *rejected*, among those that a link's source lists.
-pub(crate) const REJECTED_OUTCOME: &str = "amqp:rejected:list";
 /// The sub-reason of a unit that took too long.
 const AGE: &str = "age";
 
-/// Names a unit of work of this dispatcher; never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct UnitId(NonZeroU64);
-
-/// A link on which a client declares and discharges.
-pub(crate) struct Coordinator {
-    pub(crate) session: SessionId,
-    /// The client understands *rejected*; for one that does not, a refusal ends the link (part 4, section 4.3).
-    takes_rejected: bool,
-}
-
-/// The units of work of a dispatcher's connections.
-#[derive(Default)]
-pub(crate) struct Units {
-    open: HashMap<UnitId, Unit>,
-    last: u64,
-}
-
-/// One unit of work.
-struct Unit {
-    /// The connection, and the link that controls it.
-    key: usize,
-    generation: u64,
-    coordinator: LinkId,
-    declared_at: Instant,
-    puts: Vec<StagedPut>,
-    gets: Vec<StagedGet>,
-    /// What the staged messages count against the limits.
-    bytes: usize,
-    /// Messages of it that are being sealed, or wait for such.
-    pending: u32,
-    /// It can't be committed any more, and why.
-    doomed: Option<Refusal>,
-    /// Its discharge waits for `pending`.
-    discharge: Option<Answer>,
-}
-
-/// A message that is put at the commit.
-struct StagedPut {
-    queue: QueueId,
-    message: Message,
-    /// It came on a link to no queue in particular.
-    is_single: bool,
-    /// Its queue is a transmission queue.
-    is_remote: bool,
-    /// It asks to be told what becomes of it.
-    asks: bool,
-    /// Of the copy of a publication: whose it is.
-    whose: Option<Subscriber>,
-}
-
-/// A locked message, and what becomes of it at the commit.
-struct StagedGet {
-    id: MessageId,
-    link: LinkId,
-    from: Arc<Route>,
-    outcome: Option<DeliveryState>,
-    /// How often units that it was in before were backed out, since it was locked.
-    failures: u32,
-    /// The client has forgotten the delivery; otherwise it is told when the unit is over.
-    settled: bool,
-    /// It was delivered in the unit: where that is backed out, it is back on its queue (part 4, section 4.4.3).
-    is_acquired: bool,
-    /// The client has said what is to become of it. Always, but for what was acquired in the unit.
-    is_said: bool,
-}
-
-/// What a unit that is over leaves to be undone.
-struct Contents {
-    puts: Vec<StagedPut>,
-    gets: Vec<StagedGet>,
-    bytes: usize,
-}
-
-/// Where the answer to a discharge goes.
-#[derive(Clone, Copy)]
-struct Answer {
-    link: LinkId,
-    id: DeliveryId,
-    settled: bool,
-}
-
-/// A commit that waits for the journal.
-pub(crate) struct Discharged {
-    pub(crate) key: usize,
-    pub(crate) generation: u64,
-    answer: Answer,
-    /// Deliveries to settle, with their outcomes.
-    deliveries: Vec<(LinkId, u64, DeliveryState)>,
-}
-
-impl UnitId {
-    /// The transaction's id on the wire.
-    pub(crate) fn to_bytes(self) -> Bytes {
-        Bytes::copy_from_slice(&self.0.get().to_be_bytes())
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        NonZeroU64::new(u64::from_be_bytes(bytes.try_into().ok()?)).map(Self)
-    }
-
-    /// A delivery's state within the unit.
-    pub(crate) fn state(self, outcome: DeliveryState) -> DeliveryState {
-        DeliveryState::Transactional { txn_id: self.to_bytes(), outcome: Some(Box::new(outcome)) }
-    }
-}
-
-impl Units {
-    /// The unit that a connection means by that id: one of its own that is not being discharged.
-    pub(crate) fn of(&self, key: usize, generation: u64, txn_id: &[u8]) -> Option<UnitId> {
-        let id = UnitId::parse(txn_id)?;
-        let unit = self.open.get(&id)?;
-        (unit.key == key && unit.generation == generation && unit.discharge.is_none()).then_some(id)
-    }
-
-    /// Whether one more message may be acquired in the unit. None where the unit is over, or about to be.
-    pub(crate) fn may_acquire(&self, id: UnitId, messages_max: u32) -> Option<Result<(), Refusal>> {
-        let unit = self.open.get(&id).filter(|unit| unit.discharge.is_none())?;
-        Some(unit.doomed.clone().map_or(Ok(()), Err).and_then(|()| unit.admits(messages_max)))
-    }
-
-    /// A message was sent on a link that acquires in the unit; `settled` says that it was sent settled, and is taken
-    /// for accepted. Returns its place among what is got in the unit.
-    pub(crate) fn acquired(
-        &mut self,
-        id: UnitId,
-        message: MessageId,
-        link: LinkId,
-        from: &Arc<Route>,
-        settled: bool,
-    ) -> Option<usize> {
-        let unit = self.open.get_mut(&id)?;
-        unit.gets.push(StagedGet {
-            id: message,
-            link,
-            from: from.clone(),
-            outcome: settled.then_some(DeliveryState::Accepted),
-            failures: 0,
-            settled,
-            is_acquired: true,
-            is_said: settled,
-        });
-        Some(unit.gets.len() - 1)
-    }
-
-    /// A message of the unit waits for an adapter.
-    pub(crate) fn begun(&mut self, id: UnitId) {
-        if let Some(unit) = self.open.get_mut(&id) {
-            unit.pending += 1;
-        }
-    }
-
-    /// It waits no more.
-    pub(crate) fn ended(&mut self, id: UnitId) {
-        if let Some(unit) = self.open.get_mut(&id) {
-            unit.pending = unit.pending.saturating_sub(1);
-        }
-    }
-
-    /// The unit can only be backed out: something that its sender will not hear of went wrong.
-    pub(crate) fn doom(&mut self, id: UnitId, why: &Refusal) {
-        if let Some(unit) = self.open.get_mut(&id) {
-            unit.doomed.get_or_insert_with(|| backed_out(why));
-        }
-    }
-
-    /// Whether a connection has staged messages for that queue.
-    pub(crate) fn has_staged(&self, units: &[UnitId], queue: QueueId) -> bool {
-        let has = |unit: &Unit| unit.puts.iter().any(|put| put.queue == queue);
-        units.iter().filter_map(|id| self.open.get(id)).any(has)
-    }
-}
-
 /// A client attaches a link to the coordinator.
 pub(crate) fn attached(peer: &mut Peer, attach: &Attach) {
-    let outcomes = attach.source.as_ref().map(|source| source.outcomes.as_slice()).unwrap_or_default();
-    let takes_rejected = outcomes.is_empty() || outcomes.iter().any(|outcome| outcome.as_str() == REJECTED_OUTCOME);
     let capabilities =
         vec![transaction::LOCAL_TRANSACTIONS, transaction::MULTI_TXNS_PER_SSN, transaction::MULTI_SSNS_PER_TXN];
     let reply = AttachReply {
@@ -236,7 +59,8 @@ pub(crate) fn attached(peer: &mut Peer, attach: &Attach) {
     };
     peer.front.accept_link(attach.link, reply);
     peer.front.set_credit(attach.link, COORDINATOR_CREDIT);
-    peer.links.insert(attach.link, Link::Coordinator(Coordinator { session: attach.session, takes_rejected }));
+    let coordinator = Coordinator { session: attach.session, takes_rejected: takes_rejected(attach) };
+    peer.links.insert(attach.link, Link::Coordinator(coordinator));
 }
 
 /// A client declares or discharges.
@@ -270,8 +94,7 @@ fn declare(peer: &mut Peer, local: &mut Local, declare: &Declare, answer: Answer
     if peer.units.len() >= UNITS_PER_CONNECTION_MAX {
         return Err(limit("units", format!("{UNITS_PER_CONNECTION_MAX} units of work are open")).to_amqp());
     }
-    local.units.last += 1;
-    let id = UnitId(NonZeroU64::new(local.units.last).expect("it counts from one, and not as far as round"));
+    let id = local.units.next_id();
     let unit = Unit {
         key: peer.key,
         generation: peer.generation,
@@ -368,7 +191,7 @@ fn undo(peer: &mut Peer, local: &mut Local, state: &mut State, contents: Content
     for link in cut {
         // What is not sent as a whole yet is not to be sent any more (part 4, section 4.4.3).
         let text = "a unit of work was backed out while messages acquired in it were being sent";
-        local.detach_with(peer, state, link, Error::new(condition::TRANSACTION_ROLLBACK, text));
+        ending::detach_with(peer, local, state, link, Error::new(condition::TRANSACTION_ROLLBACK, text));
     }
     for get in gets {
         peer.staged_gets.remove(&(get.link, get.id));
@@ -528,7 +351,7 @@ pub(crate) fn retire(peer: &mut Peer, local: &mut Local, state: &mut State, txn_
     let Said { link, id, outcome, settled } = said;
     let Some(unit_id) = local.units.of(peer.key, peer.generation, txn_id) else {
         // The link gives back all that it has, this one too: whatever the client takes for done, it is not.
-        return local.detach_with(peer, state, link, unknown());
+        return ending::detach_with(peer, local, state, link, unknown());
     };
     let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) else {
         return outcome_lost(peer, local, txn_id);
@@ -539,12 +362,12 @@ pub(crate) fn retire(peer: &mut Peer, local: &mut Local, state: &mut State, txn_
     }
     let failures = consumer.backed_out.remove(&id).unwrap_or(0);
     let has_room = consumer.note_settled(peer.user, local, state, id);
-    let (from, many) = (consumer.route.clone(), consumer.outstanding.len() >= get::OUTSTANDING_MANY);
+    let (from, many) = (consumer.route.clone(), consumer.outstanding.len() >= OUTSTANDING_MANY);
     if many {
         local.serve(from.queue);
     }
     if has_room {
-        local.serve_all_of(peer);
+        peer.serve_all(local);
     }
     let messages_max = state.definitions.queue_manager.max_uncommitted;
     let Some(unit) = local.units.open.get_mut(&unit_id) else { return };
@@ -597,7 +420,7 @@ pub(crate) fn again(
     if let (true, Some(Link::Consumer(consumer))) = (is_first, peer.links.get_mut(&link))
         && consumer.note_settled(peer.user, local, state, id)
     {
-        local.serve_all_of(peer);
+        peer.serve_all(local);
     }
     true
 }
@@ -610,12 +433,12 @@ pub(crate) fn acquires(peer: &mut Peer, local: &mut Local, state: &mut State, li
         (Some(Link::Consumer(consumer)), None) => consumer.acquires = None,
         (Some(Link::Consumer(consumer)), Some(Some(unit))) if !consumer.browse => consumer.acquires = Some(unit),
         (Some(Link::Consumer(consumer)), Some(None)) if !consumer.browse => {
-            local.detach_with(peer, state, link, unknown());
+            ending::detach_with(peer, local, state, link, unknown());
         }
         (Some(Link::Sending(_)), _) => peer.end("the partner wants a channel's messages in a unit of work"),
         (Some(_), _) => {
             let text = "messages on this link are not acquired, in a unit of work or without one";
-            local.detach_with(peer, state, link, Error::new(condition::NOT_IMPLEMENTED, text));
+            ending::detach_with(peer, local, state, link, Error::new(condition::NOT_IMPLEMENTED, text));
         }
     }
 }
@@ -656,29 +479,6 @@ pub(crate) fn tick(peer: &mut Peer, local: &mut Local, state: &mut State) {
     }
 }
 
-impl Unit {
-    fn take_contents(&mut self) -> Contents {
-        Contents {
-            puts: std::mem::take(&mut self.puts),
-            gets: std::mem::take(&mut self.gets),
-            bytes: std::mem::take(&mut self.bytes),
-        }
-    }
-
-    /// Whether one more message is within MAXUMSGS.
-    fn admits(&self, messages_max: u32) -> Result<(), Refusal> {
-        self.admits_more(1, messages_max)
-    }
-
-    fn admits_more(&self, more: usize, messages_max: u32) -> Result<(), Refusal> {
-        let messages = self.puts.len() + self.gets.len();
-        if messages.saturating_add(more) <= messages_max as usize {
-            return Ok(());
-        }
-        Err(limit("messages", format!("the unit of work has its maximum of {messages_max} messages (MAXUMSGS)")))
-    }
-}
-
 /// Takes a unit out of the books.
 fn take(peer: &mut Peer, local: &mut Local, id: UnitId) -> Option<Unit> {
     peer.units.retain(|known| *known != id);
@@ -697,20 +497,7 @@ fn say(peer: &mut Peer, local: &mut Local, state: &mut State, answer: Answer, re
         Err(error) if takes_rejected && !answer.settled => {
             peer.front.answer(answer.link, answer.id, DeliveryState::Rejected(Some(Box::new(error))));
         }
-        Err(error) => local.detach_with(peer, state, answer.link, error),
-    }
-}
-
-/// 2024, and which limit it is.
-fn limit(cause: &'static str, detail: String) -> Refusal {
-    Refusal { cause: Some(cause), ..Refusal::new(reason::SYNCPOINT_LIMIT_REACHED, detail) }
-}
-
-/// 2003, because of something else.
-fn backed_out(why: &Refusal) -> Refusal {
-    match why.reason {
-        reason::BACKED_OUT => why.clone(),
-        _ => Refusal::new(reason::BACKED_OUT, why.to_string()),
+        Err(error) => ending::detach_with(peer, local, state, answer.link, error),
     }
 }
 

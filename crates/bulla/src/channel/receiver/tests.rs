@@ -10,13 +10,13 @@ use crate::catalog::{ChannelKind, Definitions, LocalQueue, RemoteQueue, Usage};
 use crate::serve::{Running, Settings, start};
 use bulla_amqp::types::Error;
 use bulla_amqp::{
-    AttachRequest, Config, Connection, Event, LinkId, SaslClient, Sections, SenderSettleMode, SessionId, Value,
+    AttachRequest, Config, Connection, Event, LinkId, Payload, SaslClient, Sections, SenderSettleMode, SessionId, Value,
 };
 use bytes::{Bytes, BytesMut};
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// No condition takes longer to come true.

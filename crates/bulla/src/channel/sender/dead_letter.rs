@@ -1,8 +1,8 @@
 //! Messages that can't be sent: to the dead-letter queue, or the channel ends (inventory B6.7, C1.20); and those whose
 //! seal is defective: to the error queue (B2.15).
 
-use super::Sending;
 use super::opening::is_sealed;
+use super::sending::Sending;
 use crate::accounting::Cost;
 use crate::catalog::status::Deed;
 use crate::catalog::system_queues::SYSTEM_PREFIX;

@@ -1,9 +1,10 @@
 //! SPLPROT(REMOVE): messages of a protected transmission queue are opened before they are sent (inventory B6.2), many
 //! at the same time, and go out in their order.
 
-use super::{Sending, Way, still_to_live};
+use super::sending::{Fault, Opening, Sending, Way};
+use super::still_to_live;
 use crate::accounting::Cost;
-use crate::adapter::{Asker, Finished, Held, Outcome, Work};
+use crate::adapter::{Asker, Finished, Outcome, Work};
 use crate::catalog::Protection;
 use crate::catalog::status::Deed;
 use crate::channel::transmission::TransmissionHeader;
@@ -12,7 +13,7 @@ use crate::dispatcher::peer::Peer;
 use crate::envelope::{self, Arrival};
 use crate::front::{Front, LinkId};
 use crate::manager::State;
-use crate::ordered_line::{OrderedLine, Stage};
+use crate::ordered_line::Stage;
 use crate::reason::{self, Refusal};
 use crate::wall_clock::from_wall_ms;
 use bulla_amqp::Payload;
@@ -25,26 +26,6 @@ use std::time::Duration;
 
 /// How long a message waits for memory to be opened in.
 const MEMORY_AGAIN_AFTER: Duration = Duration::from_millis(50);
-
-pub(super) struct Opening {
-    pub(super) found: Found,
-    link: LinkId,
-    header: Arc<TransmissionHeader>,
-    _held: Held,
-}
-
-/// The messages of a channel that are being opened. With an adapter: the message as it lay on the transmission queue.
-pub(super) type OpeningLine = OrderedLine<Opening, Box<Arrival>, Result<Payload, Fault>>;
-
-/// Why a message can't be opened.
-pub(super) enum Fault {
-    /// It goes to the error queue.
-    Defective(Refusal),
-    /// It goes to the dead-letter queue.
-    Undeliverable(Refusal),
-    /// The channel is tried again later.
-    Later(Refusal),
-}
 
 /// A locked message of a transmission queue, and the link that it goes out on once it is opened.
 pub(super) struct Sealed {

@@ -1,6 +1,6 @@
 //! A partner that is not Bulla: one plain link an address, no transmission header on the wire, at least once.
 
-use super::{Sending, Way};
+use super::sending::{PlainLink, Sending, Way};
 use crate::channel::transmission;
 use crate::dispatcher::peer::Link;
 use crate::front::{Front, LinkId};
@@ -10,11 +10,6 @@ use bulla_amqp::{AttachRequest, Payload, Sections};
 
 /// Links to one partner: one for each address.
 const PLAIN_LINKS_MAX: usize = 256;
-
-pub(super) struct PlainLink {
-    pub(super) link: LinkId,
-    pub(super) open: bool,
-}
 
 impl Sending {
     /// The link to an address at a partner that is not Bulla, and whether it can send.

@@ -1,12 +1,10 @@
 //! The end of a unit of work that commits: what goes in, the commit, and what follows from it.
 
-use super::{
-    Answer, Discharged, StagedGet, StagedPut, UNIT_BYTES_MAX, Unit, back_out, backed_out, conclude, confirmed,
-    rolled_back, say, unstage,
-};
+use super::units::{Answer, Discharged, StagedGet, StagedPut, Unit, backed_out};
+use super::{UNIT_BYTES_MAX, back_out, conclude, confirmed, rolled_back, say, unstage};
 use crate::dispatcher::local::{Confirmation, Confirmed, Local};
 use crate::dispatcher::peer::{Link, Peer};
-use crate::dispatcher::publish::Subscriber;
+use crate::dispatcher::publishing::Subscriber;
 use crate::dispatcher::returns;
 use crate::manager::State;
 use crate::refusals::store_refusal;

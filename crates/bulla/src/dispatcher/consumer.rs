@@ -1,0 +1,333 @@
+//! A link on which a client gets or browses: what it has of its own.
+
+use super::local::Local;
+use super::passed_over::{PassedOver, Why};
+use super::returns::give_back;
+use super::sealing::OpeningKeys;
+use super::selection::Selection;
+use super::subscription::Subscription;
+use super::unit_of_work::units::UnitId;
+use crate::adapter::Held;
+use crate::dynamic::Deletes;
+use crate::envelope::{self, Arrival, Readable};
+use crate::front::{Attach, SessionId};
+use crate::limits::UserId;
+use crate::manager::{Route, State};
+use crate::ordered_line::{self, OrderedLine};
+use crate::outgoing::{self, OpensItself};
+use crate::reason::{self, Refusal};
+use crate::resumable::Resumable;
+use bulla_amqp::types::SenderSettleMode;
+use bulla_queue::{Found, MessageId, Place, QueueId};
+use bulla_seal::Policy;
+use hashbrown::{HashMap, HashSet};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Messages of one link that may be with the adapters at once.
+const OPENING_MAX: usize = 64;
+/// Bytes of them with which it takes no more from its queue.
+const OPENING_BYTES_MAX: usize = 64 << 20;
+/// How often a reader that passes messages over looks at all of them again.
+pub(super) const RESCAN_EVERY: Duration = Duration::from_millis(200);
+/// Unsettled deliveries of a link from which on each settlement may be what lets the next one go.
+pub(crate) const OUTSTANDING_MANY: usize = 100_000;
+/// The same where there are more of them than it remembers: it opens some of them anew each time.
+pub(super) const RESCAN_MANY_EVERY: Duration = Duration::from_secs(10);
+
+/// A link on which a client gets or browses.
+pub(crate) struct Consumer {
+    pub(crate) session: SessionId,
+    /// The name the client opened.
+    pub(crate) opened: String,
+    pub(crate) route: Arc<Route>,
+    /// Copies instead of taking (distribution mode `copy`).
+    pub(crate) browse: bool,
+    /// No other link may take messages meanwhile.
+    pub(crate) exclusive: bool,
+    /// Deliveries are settled as they are sent (at most once).
+    pub(crate) presettled: bool,
+    /// The client opens for itself (capability `bulla:sealed`).
+    pub(crate) opens_itself: Option<OpensItself>,
+    /// How far a browser has come; for others, how far the messages reach that are not theirs.
+    pub(crate) cursor: Option<Place>,
+    /// Which messages it wants, where it does not take all.
+    pub(crate) selection: Option<Box<Selection>>,
+    /// Messages that are locked under a delivery of this link.
+    pub(crate) outstanding: HashSet<MessageId>,
+    /// Their bytes, where an UNACKED limits them.
+    pub(crate) unsettled: HashMap<MessageId, Unsettled>,
+    /// Of these, the ones whose units of work were backed out, and how often: given back, they have failed so often.
+    pub(crate) backed_out: HashMap<MessageId, u32>,
+    /// Messages on their way through the opener, in delivery order.
+    pub(crate) opening: OpeningLine,
+    /// Messages that are addressed to others, or that it will not have.
+    pub(crate) passed_over: PassedOver,
+    /// The count of the queue's arrivals up to which everything was looked at.
+    pub(crate) arrivals: u64,
+    /// When everything may be looked at again.
+    pub(crate) rescan_at: Instant,
+    /// The client asked for what is there, up to its credit (AMQP part 2, section 2.6.7, drain).
+    pub(crate) draining: bool,
+    /// As whom it asks for devices.
+    pub(crate) who: bulla_device::Asker,
+    /// The dynamic queue that ends with this link.
+    pub(crate) dynamic: Option<QueueId>,
+    /// What closing it does to its permanent dynamic queue.
+    pub(crate) deletes: Option<Deletes>,
+    /// What opening its messages does with the keys of the reader's ring.
+    pub(crate) keys: OpeningKeys,
+    /// The subscription whose queue it is.
+    pub(crate) subscription: Option<Box<Subscription>>,
+    /// The unit of work in which messages are acquired, until it is over.
+    pub(crate) acquires: Option<UnitId>,
+    /// Its place among the links that may be resumed.
+    pub(crate) resumable: Option<Box<Resumable>>,
+    /// Messages that were delivered on an earlier attachment, and are delivered again before all others.
+    pub(crate) resuming: VecDeque<MessageId>,
+    /// Nothing but those may be delivered on this attachment.
+    pub(crate) resumes_only: bool,
+}
+
+/// A delivery whose bytes are counted until it is settled.
+pub(crate) struct Unsettled {
+    bytes: u64,
+    /// With its user, with its queue: each where it had a limit when this was delivered.
+    of_user: bool,
+    of_queue: bool,
+}
+
+/// A locked message on its way through the opener.
+pub(crate) struct Opening {
+    pub(super) locked: Found,
+    /// Its memory, given back when it is sent.
+    pub(super) _held: Held,
+}
+
+/// What is with an adapter: the message as it lay on its queue, and the policy that it is opened under.
+pub(crate) struct Away(pub(super) Box<Arrival>, pub(super) Arc<Policy>);
+
+pub(super) type Stage = ordered_line::Stage<Away, Result<Readable, Fault>>;
+
+/// The messages of a link that are being opened.
+pub(crate) type OpeningLine = OrderedLine<Opening, Away, Result<Readable, Fault>>;
+
+/// The line of a link that takes no more messages while so many, or so many bytes of them, are being opened.
+pub(crate) fn opening_line() -> OpeningLine {
+    OrderedLine::bounded(OPENING_MAX, OPENING_BYTES_MAX)
+}
+
+/// Why a message does not go to this reader.
+pub(crate) enum Fault {
+    /// It is addressed to others.
+    NotMine,
+    /// Its seal is defective: it goes to the error queue.
+    Defective { cause: &'static str, detail: String },
+    /// It can't be opened now; it stays.
+    Later { cause: &'static str, detail: String },
+}
+
+impl Fault {
+    pub(super) fn defective(cause: &'static str, detail: impl Into<String>) -> Self {
+        Self::Defective { cause, detail: detail.into() }
+    }
+}
+
+impl Consumer {
+    /// A link that gets whatever comes next from that queue, which it opened by `opened`.
+    pub(super) fn new(attach: &Attach, opened: String, route: Route, who: bulla_device::Asker, now: Instant) -> Self {
+        Self {
+            session: attach.session,
+            opened,
+            route: Arc::new(route),
+            browse: false,
+            exclusive: false,
+            presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
+            opens_itself: None,
+            cursor: None,
+            selection: None,
+            outstanding: HashSet::new(),
+            unsettled: HashMap::new(),
+            backed_out: HashMap::new(),
+            opening: opening_line(),
+            passed_over: PassedOver::default(),
+            arrivals: 0,
+            rescan_at: now,
+            draining: false,
+            who,
+            dynamic: None,
+            deletes: None,
+            keys: OpeningKeys::default(),
+            subscription: None,
+            acquires: None,
+            resumable: None,
+            resuming: VecDeque::new(),
+            resumes_only: false,
+        }
+    }
+
+    /// Looks the name that was opened up again, where definitions have changed.
+    pub(super) fn look_up_again(&mut self, state: &State) -> Result<(), Refusal> {
+        if self.route.generation == state.generation {
+            return Ok(());
+        }
+        let route = state.route(&self.opened)?;
+        if !route.get_enabled {
+            return Err(Refusal::new(reason::GET_INHIBITED, format!("{} has GET(DISABLED)", self.opened)));
+        }
+        if route.queue != self.route.queue {
+            return Err(Refusal::new(reason::OBJECT_CHANGED, format!("{} leads elsewhere now", self.opened)));
+        }
+        self.route = Arc::new(route);
+        Ok(())
+    }
+
+    /// Whether one more message may be acquired in the unit of work in which the link acquires, where it does.
+    pub(super) fn may_acquire(&mut self, local: &Local, state: &State) -> Result<(), Refusal> {
+        let Some(unit) = self.acquires else { return Ok(()) };
+        match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
+            None => {
+                self.acquires = None;
+                Ok(())
+            }
+            Some(result) => result,
+        }
+    }
+
+    /// Whether its user, or its queue, has as much unsettled as it may. A settlement on another connection wakes no
+    /// link here: the next tick looks again.
+    pub(super) fn has_enough(&self, user: Option<UserId>, local: &mut Local, state: &mut State) -> bool {
+        let (limit, queue) = (self.route.limit, self.route.queue);
+        let has_enough = user.is_some_and(|user| state.users.is_full(user))
+            || limit.unacknowledged_bytes > 0 && !self.browse && state.use_of(queue).limited.is_full(limit);
+        if has_enough {
+            local.rescan.insert(queue);
+        }
+        has_enough
+    }
+
+    /// A message that was given back is not to come to this link again.
+    pub(crate) fn will_not_have(&mut self, id: MessageId, local: &mut Local, state: &mut State) {
+        self.passed_over.remember(id, Why::NotHere);
+        if let Some(selection) = &mut self.selection
+            && selection.give_up_group(state, id)
+        {
+            local.serve_everywhere(self.route.queue, state);
+        }
+    }
+
+    /// Messages were settled: groups that are the others' now are told of.
+    pub(crate) fn give_up_groups(&mut self, local: &mut Local, state: &mut State) {
+        if self.selection.as_mut().is_some_and(|selection| selection.give_up_owed(state)) {
+            local.serve_everywhere(self.route.queue, state);
+        }
+    }
+
+    /// Whether what is delivered is counted: with that user, with the queue.
+    fn counted(&self, user: Option<UserId>, state: &State) -> (bool, bool) {
+        let of_user = user.is_some_and(|user| state.users.counts_unacknowledged(user));
+        (of_user, self.route.limit.unacknowledged_bytes > 0)
+    }
+
+    /// Counts a delivery with what its user and its queue have unsettled. Two compares where nothing limits that.
+    pub(super) fn note_delivered(&mut self, user: Option<UserId>, state: &mut State, id: MessageId, bytes: usize) {
+        let (of_user, of_queue) = self.counted(user, state);
+        if !of_user && !of_queue {
+            return;
+        }
+        let bytes = bytes as u64;
+        self.unsettled.insert(id, Unsettled { bytes, of_user, of_queue });
+        if let Some(user) = user.filter(|_| of_user) {
+            state.users.delivered(user, bytes);
+        }
+        if of_queue {
+            state.use_of(self.route.queue).limited.delivered(bytes);
+        }
+    }
+
+    /// Counts a delivery again whose outcome was not applied: the client has it still.
+    pub(crate) fn note_returned(&mut self, user: Option<UserId>, state: &mut State, id: MessageId) {
+        if self.counted(user, state) != (false, false) {
+            // What can't be read is left alone, and reported when it is got.
+            let bytes = state.store.body(id).map_or(0, |body| envelope::payload_of(&body).len());
+            self.note_delivered(user, state, id, bytes);
+        }
+    }
+
+    /// Takes a delivery off what its user and its queue have unsettled; true where the user may be sent more again. A
+    /// compare where nothing was counted.
+    pub(crate) fn note_settled(
+        &mut self,
+        user: Option<UserId>,
+        local: &mut Local,
+        state: &mut State,
+        id: MessageId,
+    ) -> bool {
+        if self.unsettled.is_empty() {
+            return false;
+        }
+        let Some(was) = self.unsettled.remove(&id) else { return false };
+        let (user_has_room, queue_has_room) = self.take_off(user, state, &was);
+        if queue_has_room {
+            local.serve_everywhere(self.route.queue, state);
+        }
+        user_has_room
+    }
+
+    /// Whether the user, and whether the queue, has room again.
+    fn take_off(&self, user: Option<UserId>, state: &mut State, was: &Unsettled) -> (bool, bool) {
+        let user_has_room = user.is_some_and(|user| was.of_user && state.users.settled(user, was.bytes));
+        let (limit, queue) = (self.route.limit, self.route.queue);
+        (user_has_room, was.of_queue && state.use_of(queue).limited.settled(limit, was.bytes))
+    }
+
+    /// Whether it takes whatever comes next on its queue: it neither looks nor chooses, and passes nothing over.
+    pub(super) fn takes_next(&self) -> bool {
+        !self.browse
+            && self.selection.is_none()
+            && self.passed_over.is_empty()
+            && self.cursor.is_none()
+            && self.resuming.is_empty()
+            && !self.resumes_only
+    }
+
+    /// Whether messages pass the opener on their way to this link.
+    pub(super) fn opens(&self) -> bool {
+        self.opens_itself.is_none() && outgoing::is_protected(&self.route)
+    }
+
+    /// Gives back what the link held, when it ends. What was under way when a client's connection ended counts as
+    /// `failed`; a client that ends a link says itself what failed, and need not have looked at what it had prefetched.
+    pub(super) fn leave(&mut self, user: Option<UserId>, wall_ms: u64, state: &mut State, failed: bool) {
+        self.who.leave();
+        for (_, was) in std::mem::take(&mut self.unsettled) {
+            self.take_off(user, state, &was);
+        }
+        if let Some(selection) = self.selection.take() {
+            selection.end(state);
+        }
+        let queue = self.route.queue;
+        if !self.browse {
+            for id in self.outstanding.drain().chain(self.resuming.drain(..)) {
+                let backed_out = self.backed_out.get(&id).copied().unwrap_or(0);
+                give_back(&self.route, wall_ms, state, id, backed_out.max(u32::from(failed)));
+            }
+        }
+        for opening in self.opening.cancel_all() {
+            if !self.browse {
+                state.store.release(opening.locked.id, false);
+            }
+        }
+        if let Some(usage) = state.uses.get_mut(&queue) {
+            usage.getters = usage.getters.saturating_sub(1);
+            if !self.browse {
+                usage.takers = usage.takers.saturating_sub(1);
+                usage.exclusive &= !self.exclusive;
+                if usage.takers == 0 {
+                    state.triggering.abandoned(queue);
+                }
+            }
+        }
+    }
+}
