@@ -2,8 +2,6 @@
 
 use super::authority::{RecordKey, Rights, Rule, RuleKey};
 use super::{DeviceDefinition, Object, QueueManager, Sort};
-use bulla_seal::Policy;
-use std::sync::Arc;
 
 /// What is to become true. Objects are whole: as they shall be, not what is different.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,13 +34,6 @@ pub enum Change {
     },
     /// Its messages go. Refused with `AdminError::InUse` while it is open.
     ClearLocal {
-        /// Its name.
-        name: String,
-    },
-    /// A new policy, or a replacement; it has been checked.
-    SetPolicy(Arc<Policy>),
-    /// No policy any more.
-    DeletePolicy {
         /// Its name.
         name: String,
     },

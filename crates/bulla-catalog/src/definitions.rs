@@ -94,8 +94,6 @@ impl Definitions {
                 }
             }
             Change::ClearLocal { .. } => {}
-            Change::SetPolicy(policy) => drop(self.policies.insert(policy.name.clone(), policy.clone())),
-            Change::DeletePolicy { name } => drop(self.policies.remove(name)),
             Change::AlterManager(manager) => self.queue_manager = manager.clone(),
             Change::DefineDevice { name, device } | Change::AlterDevice { name, device } => {
                 self.devices.insert(name.clone(), device.clone());

@@ -1,7 +1,7 @@
 //! Definitions as the journal keeps them: one command an object, under a name that says which object it is.
 
 use super::objects::{self, AsText, LoadError, WRAPPED, command};
-use super::{authority, channel_rule, device, policy};
+use super::{authority, channel_rule, device};
 use crate::attributes::Cells;
 use crate::nouns;
 use bulla_catalog::authority::{Entity, RecordKey, RuleKey};
@@ -19,14 +19,13 @@ const HEADER_RECORD: &str = "FORMAT";
 pub(super) enum ObjectName {
     Object(Sort, String),
     Manager,
-    Policy(String),
     Device(String),
     Authority(RecordKey),
     Rule(RuleKey),
 }
 
 /// Nouns that [`nouns`] has not, each with its place in the file: what is named by others comes first.
-const PLACES: [(usize, &str); 5] = [(0, "QMGR"), (8, "POLICY"), (9, "DEVICE"), (13, "AUTHREC"), (14, "CHLAUTH")];
+const PLACES: [(usize, &str); 4] = [(0, "QMGR"), (9, "DEVICE"), (13, "AUTHREC"), (14, "CHLAUTH")];
 
 /// The place of a noun in the file; none for what this program does not know.
 fn place(noun: &str) -> Option<usize> {
@@ -40,7 +39,7 @@ impl Display for ObjectName {
         f.write_str(self.noun())?;
         match self {
             ObjectName::Manager => Ok(()),
-            ObjectName::Object(_, name) | ObjectName::Policy(name) | ObjectName::Device(name) => write!(f, " {name}"),
+            ObjectName::Object(_, name) | ObjectName::Device(name) => write!(f, " {name}"),
             ObjectName::Authority(RecordKey { object, profile, entity }) => {
                 write!(f, " {} {:?} {} {}", object.word(), profile.as_str(), entity.word(), entity.name())
             }
@@ -56,7 +55,6 @@ impl ObjectName {
         match self {
             ObjectName::Object(sort, _) => nouns::noun(*sort).word(),
             ObjectName::Manager => "QMGR",
-            ObjectName::Policy(_) => "POLICY",
             ObjectName::Device(_) => "DEVICE",
             ObjectName::Authority(_) => "AUTHREC",
             ObjectName::Rule(_) => "CHLAUTH",
@@ -67,10 +65,9 @@ impl ObjectName {
 /// Every object that is defined, in the order of the file.
 pub(super) fn all(definitions: &Definitions) -> impl Iterator<Item = ObjectName> + '_ {
     type Names<'a> = Box<dyn Iterator<Item = ObjectName> + 'a>;
-    let Definitions { policies, devices, authorities, channel_rules, .. } = definitions;
+    let Definitions { devices, authorities, channel_rules, .. } = definitions;
     let mut nouns: Vec<(Option<usize>, Names<'_>)> = vec![
         (place("QMGR"), Box::new(std::iter::once(ObjectName::Manager))),
-        (place("POLICY"), Box::new(policies.keys().cloned().map(ObjectName::Policy))),
         (place("DEVICE"), Box::new(devices.keys().cloned().map(ObjectName::Device))),
         (place("AUTHREC"), Box::new(authorities.records.iter().map(|(key, _)| ObjectName::Authority(key)))),
         (place("CHLAUTH"), Box::new(channel_rules.iter().map(|(key, _)| ObjectName::Rule(key.clone())))),
@@ -98,10 +95,6 @@ pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object:
     Some(match object {
         ObjectName::Object(sort, name) => return nouns::noun(*sort).write(f, definitions, name),
         ObjectName::Manager => command(f, WRAPPED, "ALTER", noun, None, |key| definitions.queue_manager.cell(key)),
-        ObjectName::Policy(name) => {
-            let policy = definitions.policies.get(name)?;
-            command(f, WRAPPED, "SET", noun, Some(name), |key| policy::cell(policy, key))
-        }
         ObjectName::Device(name) => {
             let of_name = definitions.devices.get(name)?;
             // The processor is there before the file is read, like the queue manager itself.
@@ -194,8 +187,6 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
             }
             ObjectName::Object(*sort, name.clone())
         }
-        Change::SetPolicy(policy) => ObjectName::Policy(policy.name.clone()),
-        Change::DeletePolicy { name } => ObjectName::Policy(name.clone()),
         Change::AlterManager(_) => ObjectName::Manager,
         Change::DefineDevice { name, .. } | Change::AlterDevice { name, .. } | Change::DeleteDevice { name } => {
             ObjectName::Device(name.clone())

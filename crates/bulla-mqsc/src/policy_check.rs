@@ -2,9 +2,9 @@
 
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, Row};
-use super::run::{invalid, unknown};
+use super::run::unknown;
 use super::table::{Act, Doing, Key};
-use super::{objects, policy};
+use crate::nouns::policy;
 use bulla_catalog::Definitions;
 use bulla_catalog::findings::{
     Fate, Findings, MESSAGES_DEFAULT, MessagesFinding, NameFinding, Trial, Used, UserFinding, Why,
@@ -39,7 +39,7 @@ pub(super) fn question(statement: &Statement, definitions: &Definitions) -> Resu
     let name = &statement.name.stem;
     let proposes = proposes(statement);
     let policy = match (proposes, definitions.policies.get(name)) {
-        (true, _) => Arc::new(policy::replaced(statement).map_err(|refused| invalid(&refused, None))?),
+        (true, _) => policy::proposed(statement)?,
         (false, Some(policy)) => policy.clone(),
         (false, None) => {
             let hint = "with SIGNALG, ENCALG, RECIP, … it says what such a policy would do";
@@ -93,10 +93,10 @@ fn policy_row(findings: &Findings) -> Row {
     let policy = &findings.policy;
     let mut row = about("POLICY");
     row.push("POLICY", Cell::Text(policy.name.clone()));
-    row.push("QUALITY", policy::cell(policy, Key::Quality).unwrap_or(Cell::word("")));
+    row.push("QUALITY", Cell::Text(policy::quality(policy)));
     row.push("INFORCE", yes_or_no(findings.in_force));
     row.push("DEST", Cell::Text(findings.destination.clone()));
-    row.push("KEYREUSE", policy::cell(policy, Key::KeyReuse).unwrap_or(Cell::word("")));
+    row.push("KEYREUSE", policy::key_reuse(policy));
     row.push("RECIPS", number(policy.recipients.len()));
     if let Some(max) = findings.payload_max {
         row.push("MAXPAYLOAD", number(max));
@@ -107,7 +107,7 @@ fn policy_row(findings: &Findings) -> Row {
     if !findings.left_out.is_empty() {
         row.push("LEFTOUT", Cell::List(findings.left_out.clone()));
     }
-    row.push("COMMAND", Cell::Text(objects::policy_command(policy)));
+    row.push("COMMAND", Cell::Text(policy::text(policy)));
     row
 }
 

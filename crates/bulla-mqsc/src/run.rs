@@ -12,23 +12,20 @@ use super::policy_check;
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Defining, Doing, Key, Kind};
 use super::topic_status;
-use super::{authority, channel_rule, connection, lockout, policy, reference, unit};
+use super::{authority, channel_rule, connection, lockout, reference, unit};
 use super::{meters, tasks};
 use crate::attributes::{Cells, Set};
-use crate::nouns::queues::{self, local, no_transmission_queue, type_of};
+use crate::nouns::queues::{self, local, no_transmission_queue};
 use crate::nouns::{self, noun};
 use bulla_catalog::calendar::{date, moment_ms, time};
 use bulla_catalog::status::{
     ChannelState, ChannelStatus, DeviceState, DeviceStatus, InitiatorStatus, PolicyStatus, QueueStatus, StopChannel,
 };
-use bulla_catalog::system_queues::{ERROR_QUEUE, SYSTEM_PREFIX};
+use bulla_catalog::system_queues::ERROR_QUEUE;
 use bulla_catalog::{
-    Change, ChannelDefinition, DEVICES_MAX, DeadLetter, Definitions, DeviceDefinition, OBJECTS_MAX, QueueManager, Sort,
-    objects,
+    Change, ChannelDefinition, DEVICES_MAX, DeadLetter, Definitions, DeviceDefinition, QueueManager, Sort, objects,
 };
-use bulla_seal::Policy;
 use std::fmt::Display;
-use std::sync::Arc;
 
 /// `queue ORDERS altered`, for logs.
 #[must_use]
@@ -180,18 +177,11 @@ impl Planned {
         target: &dyn Administered,
     ) -> Result<Self, Failure> {
         let change = plan(statement, definitions)?;
-        if let Change::SetPolicy(policy) = &change {
-            // Asked here and not in the plan: what an older version wrote down must still be read.
-            policy.check_signers().map_err(|error| invalid(error.to_string(), None))?;
-            for other in definitions.policies.values() {
-                policy.check_beside(other).map_err(|error| {
-                    let hint = "give one of the two policies a recipient of its own, with a key of its own";
-                    invalid(error.to_string(), Some(hint))
-                })?;
-            }
-        }
         let running = match change.object() {
-            Some((sort, _)) => noun(sort).running(&change, target)?,
+            Some((sort, _)) => {
+                noun(sort).check_command(&change, definitions)?;
+                noun(sort).running(&change, target)?
+            }
             None => None,
         };
         let running = running.or(running_device(&change, target).map_err(|error| failure(&error))?);
@@ -244,7 +234,6 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Doing::Help => reference::help(&statement.topic).map(Outcome::Help),
         Doing::DisplayManager => Ok(Outcome::Rows(vec![manager_row(statement, &target.definitions().queue_manager)])),
         Doing::DisplayQueue => queues::display(statement, target).map(Outcome::Rows),
-        Doing::DisplayPolicy => display(statement, doing, target).map(Outcome::Rows),
         Doing::DisplayQueueStatus | Doing::DisplayPolicyStatus => {
             let shown = match at_ms(statement)? {
                 Some(at_ms) => display_kept(statement, doing, at_ms, target),
@@ -374,11 +363,6 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         Defining::Delete(sort) => noun(sort).delete(statement, definitions),
         Defining::Set(sort) => noun(sort).set(statement, definitions),
         Defining::AlterManager => alter_manager(statement, definitions),
-        Defining::SetPolicy => set_policy(statement, definitions),
-        Defining::DeletePolicy => {
-            existing_policy(&name, definitions)?;
-            Ok(Change::DeletePolicy { name })
-        }
         Defining::DefineDevice => define_device(statement, definitions),
         Defining::AlterDevice => {
             let device = existing_device(&name, definitions)?.clone();
@@ -403,29 +387,6 @@ fn alter_manager(statement: &Statement, definitions: &Definitions) -> Result<Cha
         return Err(invalid(message, None));
     }
     Ok(Change::AlterManager(manager))
-}
-
-fn set_policy(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let name = &statement.name.stem;
-    if name.starts_with(SYSTEM_PREFIX) {
-        return Err(invalid(
-            "the queue manager's own queues carry no policy",
-            Some("an alias of another name can have one"),
-        ));
-    }
-    let add = statement.says(Key::Action, "ADD");
-    let policy = if add || statement.says(Key::Action, "REMOVE") {
-        policy::changed(Policy::clone(existing_policy(name, definitions)?), statement, add)
-    } else {
-        if !definitions.policies.contains_key(name) && definitions.policies.len() >= OBJECTS_MAX {
-            return Err(too_many(OBJECTS_MAX, "policies"));
-        }
-        policy::replaced(statement)
-    };
-    policy.map(|policy| Change::SetPolicy(Arc::new(policy))).map_err(|refused| {
-        let kind = if refused.by_state() { FailureKind::Refused } else { FailureKind::Invalid };
-        Failure { kind, reason: None, message: refused.to_string(), hint: None }
-    })
 }
 
 fn define_device(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
@@ -675,10 +636,6 @@ fn running_device(change: &Change, target: &dyn Administered) -> Result<Option<S
     })
 }
 
-fn existing_policy<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Policy, Failure> {
-    definitions.policies.get(name).map(AsRef::as_ref).ok_or_else(|| unknown("policy", name))
-}
-
 pub(super) fn unknown(object: &str, name: &str) -> Failure {
     // The classical trap: an unquoted name was folded to upper case, or a quoted one was not.
     let folded = name.bytes().any(|byte| byte.is_ascii_lowercase());
@@ -702,7 +659,6 @@ pub(super) fn invalid(message: impl Display, hint: Option<&str>) -> Failure {
 
 fn existed(change: &Change, definitions: &Definitions) -> bool {
     match change {
-        Change::SetPolicy(policy) => definitions.policies.contains_key(&policy.name),
         Change::Define { name, object } => definitions.has(object.sort(), name),
         Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
         _ => true,
@@ -714,9 +670,6 @@ fn done(change: &Change, existed: bool) -> String {
         Change::Define { object, .. } | Change::Alter { object, .. } => noun(object.sort()).done(change, existed),
         Change::Delete { sort, .. } => noun(*sort).done(change, existed),
         Change::ClearLocal { name } => format!("queue {name} cleared"),
-        Change::SetPolicy(policy) if existed => format!("policy {} replaced", policy.name),
-        Change::SetPolicy(policy) => format!("policy {} set", policy.name),
-        Change::DeletePolicy { name } => format!("policy {name} deleted"),
         Change::AlterManager(manager) => format!("queue manager {} altered", manager.name),
         Change::DefineDevice { name, .. } if existed => format!("device {name} replaced"),
         Change::DefineDevice { name, .. } => format!("device {name} defined"),
@@ -743,9 +696,6 @@ fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
                 warnings.extend(no_transmission_queue(name, definitions));
             }
             warnings
-        }
-        Change::SetPolicy(policy) if type_of(&policy.name, definitions).is_none() => {
-            vec![format!("there is no queue {} yet", policy.name)]
         }
         Change::Delete { name, sort, .. } => noun(*sort).forewarnings_of_delete(name, definitions),
         change => authority::forewarnings(change),
@@ -801,14 +751,6 @@ fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Re
             )
         }));
     }
-    if doing == Doing::DisplayPolicy {
-        candidates.extend(
-            definitions
-                .policies
-                .iter()
-                .map(|(name, policy)| -> Candidate<'_> { (name, None, Box::new(|key| policy::cell(policy, key))) }),
-        );
-    }
     if doing == Doing::DisplayPolicyStatus {
         candidates.extend(definitions.policies.keys().map(|name| -> Candidate<'_> {
             let status = std::cell::OnceCell::new();
@@ -819,14 +761,14 @@ fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Re
     if candidates.is_empty() && !statement.name.generic {
         let name = &statement.name.stem;
         return Err(match doing {
-            Doing::DisplayPolicy | Doing::DisplayPolicyStatus => unknown("policy", name),
+            Doing::DisplayPolicyStatus => unknown("policy", name),
             _ => queues::none_such(name, definitions),
         });
     }
     candidates.sort_by_key(|(name, ..)| *name);
 
     let head = match doing {
-        Doing::DisplayPolicy | Doing::DisplayPolicyStatus => "POLICY",
+        Doing::DisplayPolicyStatus => "POLICY",
         _ => "QUEUE",
     };
     rows(statement, head, candidates, &wanted(statement, false))

@@ -11,7 +11,6 @@ mod device;
 mod key;
 mod lockout;
 pub(crate) mod messages;
-mod policy;
 mod protection;
 mod queue_status;
 pub(crate) mod topic;
@@ -19,12 +18,13 @@ pub(crate) mod topic;
 use crate::nouns;
 use bulla_catalog::authority::Role;
 use bulla_catalog::names::is_name;
-use bulla_catalog::{DEPTH_MAX, Sort, topic_names};
+use bulla_catalog::{Sort, topic_names};
 pub(super) use channel::STATUS_BRIEF as CHANNEL_STATUS_BRIEF;
-pub(crate) use commands::{COMMANDS_OF_PROTECTION, COMMANDS_OF_RULES, COMMANDS_OF_TASKS, OTHER_COMMANDS};
+pub(crate) use commands::{
+    COMMANDS_OF_DEVICES, COMMANDS_OF_PROTECTION, COMMANDS_OF_RULES, COMMANDS_OF_TASKS, OTHER_COMMANDS,
+};
 pub(crate) use device::*;
 pub use key::Key;
-pub(crate) use policy::*;
 pub(super) use protection::*;
 pub(crate) use queue_status::*;
 use std::fmt::{self, Display};
@@ -147,8 +147,6 @@ pub enum Defining {
     Delete(Sort),
     Set(Sort),
     AlterManager,
-    SetPolicy,
-    DeletePolicy,
     DefineDevice,
     AlterDevice,
     DeleteDevice,
@@ -171,7 +169,6 @@ pub enum Doing {
     DisplayQueue,
     DisplayQueueStatus,
     DisplayManager,
-    DisplayPolicy,
     DisplayPolicyStatus,
     StartDevice,
     StopDevice,
@@ -372,7 +369,6 @@ const NOUNS: &[(&str, &[&str])] = &[
     ("QSTATUS", &["QS"]),
     ("DEADMSG", &["DM"]),
     ("QMGR", &[]),
-    ("POLICY", &[]),
     ("POLSTATUS", &["POLS"]),
     ("DEVICE", &["DEV"]),
     ("DEVSTATUS", &["DEVS"]),
@@ -502,21 +498,6 @@ static LIKE: Attribute = attribute(
     Kind::Name { optional: false },
     "",
     "Take what is not given here from this object instead of the defaults.",
-);
-static ACTION: Attribute = attribute(
-    Key::Action,
-    "ACTION",
-    words(&["REPLACE", "ADD", "REMOVE"]),
-    "REPLACE",
-    "REPLACE writes the policy anew. ADD and REMOVE change the lists of signers and recipients of an existing one, and \
-     nothing else.",
-);
-static LOOKED: Attribute = attribute(
-    Key::Looked,
-    "MESSAGES",
-    Kind::Number { min: 0, max: DEPTH_MAX },
-    "1000",
-    "Look at so many messages of the queue, which takes a private-key operation for each encrypted one and reader.",
 );
 static OF_TYPE: Attribute = attribute(
     Key::OfType,

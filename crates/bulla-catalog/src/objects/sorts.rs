@@ -36,8 +36,6 @@ macro_rules! sorts {
             /// The queue manager itself.
             pub queue_manager: QueueManager,
             $($(#[$doc])* pub $objects: BTreeMap<String, $type>,)*
-            /// Policies by the name that is opened.
-            pub policies: BTreeMap<String, Arc<Policy>>,
             /// Crypto devices by name; [`CPU`](super::device::CPU) is always there.
             pub devices: BTreeMap<String, DeviceDefinition>,
             /// Who may do what.
@@ -94,7 +92,6 @@ macro_rules! sorts {
                 Self {
                     queue_manager,
                     $($objects: BTreeMap::new(),)*
-                    policies: BTreeMap::new(),
                     devices: BTreeMap::new(),
                     authorities: Authorities::default(),
                     channel_rules: ChannelRules::default(),
@@ -191,6 +188,8 @@ sorts! {
         Topic: Topic, "topic", topics;
         /// Subscriptions that outlive their links.
         Subscription: Subscription, "subscription", subscriptions;
+        /// Policies by the name that is opened.
+        Policy: Arc<Policy>, "policy", policies;
         /// Ways to and from other queue managers.
         Channel: ChannelDefinition, "channel", channels;
     } within {

@@ -11,6 +11,7 @@ pub(crate) mod limit;
 mod local;
 mod model;
 mod noun;
+pub(crate) mod policy;
 mod process;
 pub(crate) mod queues;
 mod remote;
@@ -48,6 +49,9 @@ nouns! {
         Topic = topic::TOPIC;
         Subscription = subscription::SUBSCRIPTION;
     } then COMMANDS_OF_PROTECTION;
+    {
+        Policy = policy::POLICY;
+    } then COMMANDS_OF_DEVICES;
     {
         Channel = channel::CHANNEL;
     } then COMMANDS_OF_TASKS;
@@ -200,6 +204,7 @@ mod tests {
                 ],
                 "CHLTYPE(SDR) CONNAME('h') XMITQ(X)".into(),
             ),
+            "POLICY" => (&["KEYREUSE", "WEAK"], "SIGNALG(SHA256) ENCALG(AES256) RECIP('CN=a', 'CN=it''s')".into()),
             "ADDRMAP" => (&["QUEUE", "TOPIC"], format!("TOPIC('it''s/{name}')")),
             // Made for an application: never removed.
             "QLOCAL" => (&["DEFTYPE"], String::new()),

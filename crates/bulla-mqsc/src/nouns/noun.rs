@@ -1,7 +1,7 @@
 //! What the verbs do with any noun of the list.
 
 use super::Field;
-use crate::objects::{WRAPPED, command};
+use crate::objects::{ON_ONE_LINE, WRAPPED, command};
 use crate::parse::{Pattern, Setting, Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind, Row};
 use crate::run::{Administered, Candidate, EXISTS, free_or_replaced, rows, too_many, unknown, wanted};
@@ -58,6 +58,12 @@ pub(crate) trait Noun: Sync {
 
     /// Its objects whose names fit, to be shown.
     fn candidates<'a>(&'static self, name: &Pattern, target: &'a dyn Administered) -> Vec<Candidate<'a>>;
+
+    /// Refuses of a command what is read where it is kept: an older version may have written it.
+    ///
+    /// # Errors
+    /// It is refused.
+    fn check_command(&self, change: &Change, definitions: &Definitions) -> Result<(), Failure>;
 
     /// What a change means to what runs: it is refused, or comes later, as a warning says.
     ///
@@ -154,6 +160,14 @@ pub(crate) trait Rules: Named {
         Ok(())
     }
 
+    /// Takes over what the command gives in a way of its own; false where each value is taken over by its row.
+    ///
+    /// # Errors
+    /// The object can't become what the command says.
+    fn take_over(&mut self, _statement: &Statement) -> Result<bool, Failure> {
+        Ok(false)
+    }
+
     /// Takes over what depends on several attributes, after the others are.
     ///
     /// # Errors
@@ -180,6 +194,14 @@ pub(crate) trait Rules: Named {
     /// # Errors
     /// They do.
     fn check(&self, _name: &str, _definitions: &Definitions) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Refuses of a command what is read where it is kept: an older version may have written it.
+    ///
+    /// # Errors
+    /// It is refused.
+    fn check_command(&self, _definitions: &Definitions) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -361,8 +383,14 @@ impl<T: Rules> ObjectNoun<T> {
     }
 
     /// Takes over the values that the command gives.
-    fn take_over(&self, object: &mut T, statement: &Statement) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// The object can't become what the command says.
+    pub(super) fn take_over(&self, object: &mut T, statement: &Statement) -> Result<(), Failure> {
         object.check_statement(statement)?;
+        if object.take_over(statement)? {
+            return Ok(());
+        }
         for setting in &statement.settings {
             object.check_setting(setting)?;
             let key = setting.attribute.key;
@@ -378,6 +406,16 @@ impl<T: Rules> ObjectNoun<T> {
     fn written(&self, f: &mut dyn Write, name: &str, object: &T) -> fmt::Result {
         let verb = if T::ALWAYS_THERE == Some(name) { "ALTER" } else { self.commands[0].verb };
         command(f, T::BETWEEN, verb, self.word, Some(name), |key| self.cell(object, key))
+    }
+
+    /// The command that defines an object, on one line.
+    pub(super) fn line(&self, name: &str, object: &T) -> String {
+        let mut text = String::new();
+        // Into a string: cannot fail.
+        let _ =
+            command(&mut text, ON_ONE_LINE, self.commands[0].verb, self.word, Some(name), |key| self.cell(object, key));
+        text.truncate(text.trim_end().len());
+        text
     }
 
     fn cell(&self, object: &T, key: Key) -> Option<Cell> {
@@ -480,6 +518,15 @@ impl<T: Rules> Noun for ObjectNoun<T> {
                 (name, T::FAMILY.map(|_| self.word), Box::new(cell))
             })
             .collect()
+    }
+
+    fn check_command(&self, change: &Change, definitions: &Definitions) -> Result<(), Failure> {
+        match change {
+            Change::Define { object, .. } | Change::Alter { object, .. } => {
+                T::of(object).map_or(Ok(()), |object| object.check_command(definitions))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn running(&self, change: &Change, target: &dyn Administered) -> Result<Option<String>, Failure> {

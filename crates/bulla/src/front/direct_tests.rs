@@ -119,7 +119,7 @@ fn what_was_got_and_not_settled_is_back_when_the_caller_is_gone() {
 fn a_protected_queue_is_for_who_opens_or_proves_who_it_is() {
     let harness = Harness::new(&[("SECRET", LocalQueue::default())]);
     let policy = Policy { sign: Some(SignatureDigest::Sha256), ..Policy::new("SECRET") };
-    let changes = [Change::SetPolicy(Arc::new(policy))];
+    let changes = [Change::define(policy.name.clone(), Arc::new(policy))];
     harness.running().manager().lock().commit_definitions(&changes, &[]).unwrap();
     let direct = join(&harness);
     assert_eq!(code(&direct.open_to_get("SECRET").unwrap_err()), 2063, "it has no keys to open with");

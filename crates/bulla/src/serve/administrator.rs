@@ -10,7 +10,7 @@ use crate::catalog::status::{
     ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, InitiatorStatus, PolicyStatus, QueueStatus, Snapshot,
     StopChannel, SubscriptionStatus, TaskSnapshot, Tasks, TopicStatus,
 };
-use crate::catalog::{Change, DeadLetter, Definitions, Sort};
+use crate::catalog::{Change, DeadLetter, Definitions, Object, Sort};
 use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::{ping, supervisor};
 use crate::connections::{ANSWER_WITHIN, Survey};
@@ -379,7 +379,7 @@ fn unknown_names(manager: &Manager, changes: &[Change]) -> Vec<String> {
     let policies: Vec<_> = changes
         .iter()
         .filter_map(|change| match change {
-            Change::SetPolicy(policy) => Some(policy),
+            Change::Define { object: Object::Policy(policy), .. } => Some(policy),
             _ => None,
         })
         .collect();
@@ -418,12 +418,9 @@ impl Administered for Administrator<'_> {
         }
         let last = changes.len().saturating_sub(1);
         let policies = |state: &State| -> HashSet<String> {
-            let names = changes.iter().filter_map(|change| match change {
-                Change::SetPolicy(policy) => Some(&policy.name),
-                Change::DeletePolicy { name } => Some(name),
-                _ => None,
-            });
-            names.filter(|name| !state.definitions.policies.contains_key(*name)).cloned().collect()
+            let objects = changes.iter().filter_map(Change::object);
+            let names = objects.filter(|(sort, _)| *sort == Sort::Policy).map(|(_, name)| name);
+            names.filter(|name| !state.definitions.policies.contains_key(*name)).map(str::to_owned).collect()
         };
         let unknown_before = policies(&self.state);
         let gone_notes: Vec<(&str, Option<&[u8]>)> = notes.iter().map(|name| (name.as_str(), None)).collect();
@@ -876,7 +873,7 @@ fn failed(error: impl std::fmt::Display) -> AdminError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{DeviceDefinition, LocalQueue, Object};
+    use crate::catalog::{DeviceDefinition, LocalQueue};
     use crate::serve::{Settings, start};
     use bulla_queue::Message;
 
