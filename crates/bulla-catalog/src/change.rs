@@ -1,7 +1,7 @@
 //! Changes of what is defined.
 
 use super::authority::{RecordKey, Rights, Rule, RuleKey};
-use super::{DeviceDefinition, Object, QueueManager, Sort};
+use super::{Object, QueueManager, Sort};
 
 /// What is to become true. Objects are whole: as they shall be, not what is different.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,25 +39,6 @@ pub enum Change {
     },
     /// The queue manager.
     AlterManager(QueueManager),
-    /// A new device, or the replacement of one that is stopped. It is not started.
-    DefineDevice {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        device: DeviceDefinition,
-    },
-    /// An existing device; what is running goes on as it is until it is started anew.
-    AlterDevice {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        device: DeviceDefinition,
-    },
-    /// A device that is stopped.
-    DeleteDevice {
-        /// Its name.
-        name: String,
-    },
     /// Authority records, new or as they shall be.
     SetAuthority(Vec<(RecordKey, Rights)>),
     /// No such authority records any more.

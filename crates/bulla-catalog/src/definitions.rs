@@ -95,10 +95,6 @@ impl Definitions {
             }
             Change::ClearLocal { .. } => {}
             Change::AlterManager(manager) => self.queue_manager = manager.clone(),
-            Change::DefineDevice { name, device } | Change::AlterDevice { name, device } => {
-                self.devices.insert(name.clone(), device.clone());
-            }
-            Change::DeleteDevice { name } => drop(self.devices.remove(name)),
             Change::SetAuthority(records) => {
                 records.iter().for_each(|(key, rights)| self.authorities.records.set(key.clone(), *rights));
             }

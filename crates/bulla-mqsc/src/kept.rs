@@ -1,11 +1,10 @@
 //! Definitions as the journal keeps them: one command an object, under a name that says which object it is.
 
 use super::objects::{self, AsText, LoadError, WRAPPED, command};
-use super::{authority, channel_rule, device};
+use super::{authority, channel_rule};
 use crate::attributes::Cells;
 use crate::nouns;
 use bulla_catalog::authority::{Entity, RecordKey, RuleKey};
-use bulla_catalog::objects::device::CPU;
 use bulla_catalog::{Change, Definitions, LocalQueue, Sort};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write};
@@ -19,13 +18,12 @@ const HEADER_RECORD: &str = "FORMAT";
 pub(super) enum ObjectName {
     Object(Sort, String),
     Manager,
-    Device(String),
     Authority(RecordKey),
     Rule(RuleKey),
 }
 
 /// Nouns that [`nouns`] has not, each with its place in the file: what is named by others comes first.
-const PLACES: [(usize, &str); 4] = [(0, "QMGR"), (9, "DEVICE"), (13, "AUTHREC"), (14, "CHLAUTH")];
+const PLACES: [(usize, &str); 3] = [(0, "QMGR"), (13, "AUTHREC"), (14, "CHLAUTH")];
 
 /// The place of a noun in the file; none for what this program does not know.
 fn place(noun: &str) -> Option<usize> {
@@ -39,7 +37,7 @@ impl Display for ObjectName {
         f.write_str(self.noun())?;
         match self {
             ObjectName::Manager => Ok(()),
-            ObjectName::Object(_, name) | ObjectName::Device(name) => write!(f, " {name}"),
+            ObjectName::Object(_, name) => write!(f, " {name}"),
             ObjectName::Authority(RecordKey { object, profile, entity }) => {
                 write!(f, " {} {:?} {} {}", object.word(), profile.as_str(), entity.word(), entity.name())
             }
@@ -55,7 +53,6 @@ impl ObjectName {
         match self {
             ObjectName::Object(sort, _) => nouns::noun(*sort).word(),
             ObjectName::Manager => "QMGR",
-            ObjectName::Device(_) => "DEVICE",
             ObjectName::Authority(_) => "AUTHREC",
             ObjectName::Rule(_) => "CHLAUTH",
         }
@@ -65,10 +62,9 @@ impl ObjectName {
 /// Every object that is defined, in the order of the file.
 pub(super) fn all(definitions: &Definitions) -> impl Iterator<Item = ObjectName> + '_ {
     type Names<'a> = Box<dyn Iterator<Item = ObjectName> + 'a>;
-    let Definitions { devices, authorities, channel_rules, .. } = definitions;
+    let Definitions { authorities, channel_rules, .. } = definitions;
     let mut nouns: Vec<(Option<usize>, Names<'_>)> = vec![
         (place("QMGR"), Box::new(std::iter::once(ObjectName::Manager))),
-        (place("DEVICE"), Box::new(devices.keys().cloned().map(ObjectName::Device))),
         (place("AUTHREC"), Box::new(authorities.records.iter().map(|(key, _)| ObjectName::Authority(key)))),
         (place("CHLAUTH"), Box::new(channel_rules.iter().map(|(key, _)| ObjectName::Rule(key.clone())))),
     ];
@@ -91,15 +87,9 @@ fn text(definitions: &Definitions, object: &ObjectName) -> Option<String> {
 /// Writes the command that defines an object; none where it is not defined.
 pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object: &ObjectName) -> Option<fmt::Result> {
     let noun = object.noun();
-    let define = |exists_before: bool| if exists_before { "ALTER" } else { "DEFINE" };
     Some(match object {
         ObjectName::Object(sort, name) => return nouns::noun(*sort).write(f, definitions, name),
         ObjectName::Manager => command(f, WRAPPED, "ALTER", noun, None, |key| definitions.queue_manager.cell(key)),
-        ObjectName::Device(name) => {
-            let of_name = definitions.devices.get(name)?;
-            // The processor is there before the file is read, like the queue manager itself.
-            command(f, WRAPPED, define(name == CPU), noun, Some(name), |key| device::kept_cell(of_name, key))
-        }
         ObjectName::Authority(record) => {
             let rights = definitions.authorities.records.get(record)?;
             command(f, " ", "SET", noun, None, |key| authority::record_cell(record, rights, key))
@@ -188,9 +178,6 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
             ObjectName::Object(*sort, name.clone())
         }
         Change::AlterManager(_) => ObjectName::Manager,
-        Change::DefineDevice { name, .. } | Change::AlterDevice { name, .. } | Change::DeleteDevice { name } => {
-            ObjectName::Device(name.clone())
-        }
         Change::SetAuthority(records) => {
             return objects.extend(records.iter().map(|(key, _)| ObjectName::Authority(key.clone())));
         }

@@ -2,7 +2,7 @@
 //!
 //! A command's way: [`parse`] turns text into statements with the words of [`table`], [`run`] carries them out on
 //! whatever implements [`run::Administered`], [`reply`] shows the answers as text or JSON; `unit` carries several out
-//! together, and [`difference`] says which it takes to get from here to there. `nouns`, [`device`] and [`policy`] know
+//! together, and [`difference`] says which it takes to get from here to there. `nouns` know
 //! what the attributes of one object mean together, and [`meters`] what devices count, [`protection`] what policies do,
 //! [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads queues' and policies' rows back, `authority`
 //! is about records, [`topic_status`] about how topics and subscriptions stand, `channel_rule` about rules for
@@ -19,7 +19,6 @@ pub mod channel;
 mod channel_rule;
 mod connection;
 pub mod costs;
-pub mod device;
 pub mod difference;
 pub mod kept;
 mod lockout;

@@ -4,9 +4,9 @@
 //! between them. A snapshot goes over the admin socket as the rows of DISPLAY DEVSTATUS with ALL, and is read back from
 //! them.
 
-use super::device::{FORMS, kind_of};
 use super::reply::{Cell, Row};
 use super::table::{self, Attribute, Key};
+use crate::nouns::device::{FORMS, kind_of};
 use bulla_catalog::status::{DeviceMeters, DeviceState, Snapshot};
 use bulla_device::{Form, Histogram, Meters, Operation, OperationMeter, Shape, ShapeMeter};
 use std::fmt::{self, Display};

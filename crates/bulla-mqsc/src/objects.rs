@@ -229,7 +229,7 @@ fn around_name(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// What is there before the file is read, so that the file alters it.
-const ALTERED: [&str; 2] = ["QMGR", "DEVICE"];
+const ALTERED: [&str; 1] = ["QMGR"];
 
 /// Whether a command is one of those that the file is made of.
 fn is_of_the_file(command: &Command) -> bool {
@@ -443,7 +443,6 @@ impl Display for LoadError {
 mod tests {
     use super::*;
     use crate::attributes::Cells;
-    use crate::device;
     use crate::execute;
     use crate::policy;
     use crate::reply::{EXIT_DONE, show};
@@ -484,15 +483,16 @@ mod tests {
                 assert_eq!(shown, attribute.default, "{noun} {}", attribute.keyword);
             }
         }
-        // A channel's are its type's, and an address map has none.
-        for noun in nouns::all().filter(|noun| ![Sort::Channel, Sort::AddressMap].contains(&noun.sort())) {
+        // A channel's and a device's are its type's, and an address map has none.
+        let others = [Sort::Channel, Sort::Device, Sort::AddressMap];
+        for noun in nouns::all().filter(|noun| !others.contains(&noun.sort())) {
             check(noun.commands()[0].verb, noun.word(), |key| noun.default_cell(key));
         }
         check("ALTER", "QMGR", |key| Definitions::initial("Q").queue_manager.cell(key));
         for setup in ["COPROCESSOR) MODULE('/m') TOKEN('pkcs11:token=t'", "MODELLED", "ACCELERATOR"] {
             let device = &built(&format!("DEF DEV(D) TYPE({setup})")).devices["D"];
             for attribute in table::command("DEFINE", "DEVICE").unwrap().attributes {
-                let shown = match device::kept_cell(device, attribute.key) {
+                let shown = match nouns::device::DEVICE.kept(device, attribute.key) {
                     Some(Cell::Text(text)) if text.is_empty() => "' '".into(),
                     Some(Cell::Text(text)) => text,
                     Some(Cell::Number(number)) => number.to_string(),

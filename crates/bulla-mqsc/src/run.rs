@@ -6,7 +6,6 @@
 pub use super::administered::{AdminError, Administered, Applied, Replay, Replayed};
 use super::channel;
 use super::costs;
-use super::device;
 use super::parse::{self, Filter, Operator, Pattern, Statement, SyntaxError, Value};
 use super::policy_check;
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
@@ -18,13 +17,9 @@ use crate::attributes::{Cells, Set};
 use crate::nouns::queues::{self, local, no_transmission_queue};
 use crate::nouns::{self, noun};
 use bulla_catalog::calendar::{date, moment_ms, time};
-use bulla_catalog::status::{
-    ChannelState, ChannelStatus, DeviceState, DeviceStatus, InitiatorStatus, PolicyStatus, QueueStatus, StopChannel,
-};
+use bulla_catalog::status::{ChannelState, ChannelStatus, InitiatorStatus, PolicyStatus, QueueStatus, StopChannel};
 use bulla_catalog::system_queues::ERROR_QUEUE;
-use bulla_catalog::{
-    Change, ChannelDefinition, DEVICES_MAX, DeadLetter, Definitions, DeviceDefinition, QueueManager, Sort, objects,
-};
+use bulla_catalog::{Change, ChannelDefinition, DeadLetter, Definitions, QueueManager, Sort};
 use std::fmt::Display;
 
 /// `queue ORDERS altered`, for logs.
@@ -184,7 +179,6 @@ impl Planned {
             }
             None => None,
         };
-        let running = running.or(running_device(&change, target).map_err(|error| failure(&error))?);
         let existed = existed(&change, definitions);
         let message = done(&change, existed);
         let mut warnings = forewarnings(&change, definitions);
@@ -248,8 +242,9 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
             Ok(Outcome::Rows(policy_check::rows(&findings)))
         }
         Doing::DisplayDeadLetters => display_dead_letters(statement, target).map(Outcome::Rows),
-        Doing::StartDevice | Doing::StopDevice => start_or_stop(statement, doing == Doing::StartDevice, target),
-        Doing::DisplayDevice => display_devices(statement, target).map(Outcome::Rows),
+        Doing::StartDevice | Doing::StopDevice => {
+            nouns::device::start_or_stop(statement, doing == Doing::StartDevice, target)
+        }
         Doing::DisplayDeviceStatus => display_device_status(statement, target).map(Outcome::Rows),
         Doing::StartChannel | Doing::StopChannel | Doing::PingChannel | Doing::ResetChannel | Doing::ResolveChannel => {
             command_channel(statement, doing, target)
@@ -356,20 +351,12 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
     let Act::Defines(defining) = statement.command.act else {
         return Err(invalid(format_args!("{} defines nothing", statement.command), None));
     };
-    let name = statement.name.stem.clone();
     match defining {
         Defining::Define(sort) => noun(sort).define(statement, definitions),
         Defining::Alter(sort) => noun(sort).alter(statement, definitions),
         Defining::Delete(sort) => noun(sort).delete(statement, definitions),
         Defining::Set(sort) => noun(sort).set(statement, definitions),
         Defining::AlterManager => alter_manager(statement, definitions),
-        Defining::DefineDevice => define_device(statement, definitions),
-        Defining::AlterDevice => {
-            let device = existing_device(&name, definitions)?.clone();
-            let device = device::altered(device, statement).map_err(|refused| refused_device(&refused))?;
-            Ok(Change::AlterDevice { name, device })
-        }
-        Defining::DeleteDevice => delete_device(name, definitions),
         Defining::SetAuthority => authority::set(statement, definitions),
         Defining::DeleteAuthority => authority::delete(statement, definitions),
         Defining::SetChannelRule => channel_rule::set(statement, &definitions.channel_rules),
@@ -387,33 +374,6 @@ fn alter_manager(statement: &Statement, definitions: &Definitions) -> Result<Cha
         return Err(invalid(message, None));
     }
     Ok(Change::AlterManager(manager))
-}
-
-fn define_device(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let name = statement.name.stem.clone();
-    let model = match statement.value(Key::Like) {
-        Some(Value::Text(model)) => Some(existing_device(model, definitions)?),
-        _ => None,
-    };
-    free_or_replaced(statement, definitions.devices.contains_key(&name), EXISTS)?;
-    if name == objects::device::CPU {
-        return Err(refused_device(&device::Refused::SecondCpu));
-    }
-    if !definitions.devices.contains_key(&name) && definitions.devices.len() >= DEVICES_MAX {
-        return Err(too_many(DEVICES_MAX, "devices"));
-    }
-    let device = device::defined(statement, model).map_err(|refused| refused_device(&refused))?;
-    Ok(Change::DefineDevice { name, device })
-}
-
-fn delete_device(name: String, definitions: &Definitions) -> Result<Change, Failure> {
-    existing_device(&name, definitions)?;
-    if name == objects::device::CPU {
-        let message = "the device CPU is always there".to_owned();
-        let hint = Some("STOP DEVICE(CPU) takes its work away".to_owned());
-        return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
-    }
-    Ok(Change::DeleteDevice { name })
 }
 
 /// Of REPLAY, what is about one message.
@@ -507,14 +467,6 @@ pub(super) fn free_or_replaced(
     })
 }
 
-fn refused_device(refused: &device::Refused) -> Failure {
-    invalid(refused, refused.hint().as_deref())
-}
-
-fn existing_device<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a DeviceDefinition, Failure> {
-    definitions.devices.get(name).ok_or_else(|| unknown("device", name))
-}
-
 fn existing_channel<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a ChannelDefinition, Failure> {
     definitions.channels.get(name).ok_or_else(|| unknown_channel(name))
 }
@@ -586,56 +538,6 @@ fn command_channel(statement: &Statement, doing: Doing, target: &mut dyn Adminis
     }
 }
 
-fn start_or_stop(statement: &Statement, is_start: bool, target: &mut dyn Administered) -> Result<Outcome, Failure> {
-    let name = &statement.name.stem;
-    existing_device(name, target.definitions())?;
-    let was = target.device_status(name).map(|status| status.state);
-    let is_done = match was {
-        Some(DeviceState::Running | DeviceState::Starting) => is_start,
-        Some(DeviceState::Stopped) => !is_start,
-        _ => false,
-    };
-    if let Some(state) = was.filter(|_| is_done) {
-        return Ok(Outcome::Done { message: format!("device {name} is {state} already"), warnings: Vec::new() });
-    }
-    if is_start {
-        target.start_device(name).map_err(|error| failure(&error))?;
-    } else {
-        target.stop_device(name).map_err(|error| failure(&error))?;
-    }
-    let warnings = match target.device_status(name) {
-        Some(DeviceStatus { state: state @ (DeviceState::Offline | DeviceState::Failed), reason, .. }) if is_start => {
-            vec![format!("device {name} is {state}: {}", reason.as_deref().unwrap_or("it gives no reason"))]
-        }
-        _ => Vec::new(),
-    };
-    let done = if is_start { "started" } else { "stopped" };
-    Ok(Outcome::Done { message: format!("device {name} {done}"), warnings })
-}
-
-/// What a change means to a device that runs: it is refused, or comes later.
-fn running_device(change: &Change, target: &dyn Administered) -> Result<Option<String>, AdminError> {
-    let (Change::DefineDevice { name, .. } | Change::AlterDevice { name, .. } | Change::DeleteDevice { name }) = change
-    else {
-        return Ok(None);
-    };
-    let runs = |status: &DeviceStatus| status.state != DeviceState::Stopped;
-    let state = target.device_status(name).filter(runs).map(|status| status.state);
-    let before = target.definitions().devices.get(name);
-    Ok(match (change, before, state) {
-        (Change::AlterDevice { device, .. }, Some(before), _) if device.kind() != before.kind() => {
-            Some(format!("TYPE({}) takes effect at the next start of the queue manager", device.kind()))
-        }
-        (Change::AlterDevice { device, .. }, Some(before), Some(state)) if device.runs_unlike(before) => {
-            Some(format!("device {name} is {state}: STOP and START it for the change to take effect"))
-        }
-        (Change::DefineDevice { .. } | Change::DeleteDevice { .. }, Some(_), Some(state)) => {
-            return Err(AdminError::Running { name: name.clone(), state });
-        }
-        _ => None,
-    })
-}
-
 pub(super) fn unknown(object: &str, name: &str) -> Failure {
     // The classical trap: an unquoted name was folded to upper case, or a quoted one was not.
     let folded = name.bytes().any(|byte| byte.is_ascii_lowercase());
@@ -660,7 +562,6 @@ pub(super) fn invalid(message: impl Display, hint: Option<&str>) -> Failure {
 fn existed(change: &Change, definitions: &Definitions) -> bool {
     match change {
         Change::Define { name, object } => definitions.has(object.sort(), name),
-        Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
         _ => true,
     }
 }
@@ -671,10 +572,6 @@ fn done(change: &Change, existed: bool) -> String {
         Change::Delete { sort, .. } => noun(*sort).done(change, existed),
         Change::ClearLocal { name } => format!("queue {name} cleared"),
         Change::AlterManager(manager) => format!("queue manager {} altered", manager.name),
-        Change::DefineDevice { name, .. } if existed => format!("device {name} replaced"),
-        Change::DefineDevice { name, .. } => format!("device {name} defined"),
-        Change::AlterDevice { name, .. } => format!("device {name} altered"),
-        Change::DeleteDevice { name } => format!("device {name} deleted"),
         Change::SetChannelRule(..) | Change::DeleteChannelRule(_) => channel_rule::done(change).unwrap_or_default(),
         Change::SetAuthority(_) | Change::DeleteAuthority(_) => authority::done(change).unwrap_or_default(),
     }
@@ -828,31 +725,6 @@ pub(super) fn rows(
     Ok(rows)
 }
 
-fn display_devices(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
-    let devices = target.definitions().devices.iter().filter(|(name, _)| statement.name.fits(name));
-    let candidates: Vec<Candidate<'_>> = devices
-        .map(|(name, device)| -> Candidate<'_> {
-            // Asked once for the row; numbers that belong together come from one moment.
-            let status = std::cell::OnceCell::new();
-            let status = move |key| {
-                let status = status.get_or_init(|| target.device_status(name)).as_ref();
-                status.and_then(|status| device_status_cell(status, key))
-            };
-            (name, None, Box::new(move |key| device.cell(key).or_else(|| status(key))))
-        })
-        .collect();
-    if candidates.is_empty() && !statement.name.generic {
-        return Err(unknown("device", &statement.name.stem));
-    }
-    let mut wanted = wanted(statement, true);
-    if statement.requested.is_empty() && statement.name.generic && !statement.says(Key::All, "ALL") {
-        let names = [&table::DEVICE_TYPE, &table::DEVICE_STATE];
-        wanted.retain(|attribute| names.iter().all(|name| name.key != attribute.key));
-        wanted.splice(0..0, names);
-    }
-    rows(statement, "DEVICE", candidates, &wanted)
-}
-
 fn display_channel_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
     let channels = target.definitions().channels.iter().filter(|(name, _)| statement.name.fits(name));
     let mut instances = Vec::new();
@@ -892,19 +764,6 @@ fn initiator_row(statement: &Statement, status: &InitiatorStatus) -> Row {
         }
     }
     row
-}
-
-fn device_status_cell(status: &DeviceStatus, key: Key) -> Option<Cell> {
-    Some(match key {
-        Key::DeviceState => Cell::word(status.state.as_str()),
-        Key::Reason => Cell::Text(status.reason.clone().unwrap_or_default()),
-        Key::Waiting => Cell::Number(status.waiting),
-        Key::InService => Cell::Number(status.in_service),
-        Key::Utilisation => Cell::Number(status.utilisation_percent),
-        Key::Jobs => Cell::Number(status.jobs),
-        Key::Errors => Cell::Number(status.errors),
-        _ => return None,
-    })
 }
 
 /// The moment that AT gives, milliseconds since 1970, UTC; none for now.

@@ -13,7 +13,7 @@ use bulla_catalog::status::{
     ChannelState, ChannelStatus, DeviceMeters, DeviceState, DeviceStatus, InitiatorStatus, QueueStatus, Snapshot,
     StopChannel, Tasks, TwoAverages,
 };
-use bulla_catalog::{Change, Definitions, Sort};
+use bulla_catalog::{Change, Definitions, Object, Sort};
 use bulla_device::{Form, Meters, Operation, Shape};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -162,7 +162,9 @@ impl Administered for Paper {
             }
             Change::Delete { name, sort: Sort::Alias, .. } => self.check_links(name)?,
             Change::Delete { name, sort: Sort::Channel, .. } => drop(self.channels.remove(name)),
-            Change::DefineDevice { name, .. } => drop(self.states.insert(name.clone(), DeviceState::Stopped)),
+            Change::Define { name, object: Object::Device(_) } => {
+                self.states.insert(name.clone(), DeviceState::Stopped);
+            }
             _ => {}
         }
         self.definitions.apply(&change);

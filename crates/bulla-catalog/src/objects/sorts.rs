@@ -36,8 +36,6 @@ macro_rules! sorts {
             /// The queue manager itself.
             pub queue_manager: QueueManager,
             $($(#[$doc])* pub $objects: BTreeMap<String, $type>,)*
-            /// Crypto devices by name; [`CPU`](super::device::CPU) is always there.
-            pub devices: BTreeMap<String, DeviceDefinition>,
             /// Who may do what.
             pub authorities: Authorities,
             /// Who may use which channel, and as whom.
@@ -92,7 +90,6 @@ macro_rules! sorts {
                 Self {
                     queue_manager,
                     $($objects: BTreeMap::new(),)*
-                    devices: BTreeMap::new(),
                     authorities: Authorities::default(),
                     channel_rules: ChannelRules::default(),
                     user_limits: UserLimits::default(),
@@ -190,6 +187,8 @@ sorts! {
         Subscription: Subscription, "subscription", subscriptions;
         /// Policies by the name that is opened.
         Policy: Arc<Policy>, "policy", policies;
+        /// Crypto devices; [`CPU`](super::device::CPU) is always there.
+        Device: DeviceDefinition, "device", devices;
         /// Ways to and from other queue managers.
         Channel: ChannelDefinition, "channel", channels;
     } within {

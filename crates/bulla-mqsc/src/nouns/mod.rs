@@ -5,6 +5,7 @@ mod address_map;
 mod administrators;
 mod alias;
 pub(crate) mod channel;
+pub(crate) mod device;
 mod field;
 mod group;
 pub(crate) mod limit;
@@ -51,6 +52,7 @@ nouns! {
     } then COMMANDS_OF_PROTECTION;
     {
         Policy = policy::POLICY;
+        Device = device::DEVICE;
     } then COMMANDS_OF_DEVICES;
     {
         Channel = channel::CHANNEL;
@@ -205,6 +207,8 @@ mod tests {
                 "CHLTYPE(SDR) CONNAME('h') XMITQ(X)".into(),
             ),
             "POLICY" => (&["KEYREUSE", "WEAK"], "SIGNALG(SHA256) ENCALG(AES256) RECIP('CN=a', 'CN=it''s')".into()),
+            // What only a device of TYPE(COPROCESSOR) has, and times that are read.
+            "DEVICE" => (&["TYPE", "MODULE", "TOKEN", "PINFILE", "TIMEOUT", "SERVICE"], "TYPE(MODELLED)".into()),
             "ADDRMAP" => (&["QUEUE", "TOPIC"], format!("TOPIC('it''s/{name}')")),
             // Made for an application: never removed.
             "QLOCAL" => (&["DEFTYPE"], String::new()),

@@ -184,6 +184,11 @@ pub(crate) trait Rules: Named {
     /// Takes over the value of an attribute that is in none of its fields.
     fn set(&mut self, _key: Key, _value: &Value) {}
 
+    /// Whether the value of an attribute follows from others, so that the file leaves it out.
+    fn follows(&self, _key: Key) -> bool {
+        false
+    }
+
     /// Whether the file does not name it while it is like this.
     fn is_left_out(&self, _name: &str) -> bool {
         false
@@ -405,7 +410,12 @@ impl<T: Rules> ObjectNoun<T> {
     /// Writes the command that defines an object.
     fn written(&self, f: &mut dyn Write, name: &str, object: &T) -> fmt::Result {
         let verb = if T::ALWAYS_THERE == Some(name) { "ALTER" } else { self.commands[0].verb };
-        command(f, T::BETWEEN, verb, self.word, Some(name), |key| self.cell(object, key))
+        command(f, T::BETWEEN, verb, self.word, Some(name), |key| self.kept(object, key))
+    }
+
+    /// The value of an attribute as it is kept.
+    pub(crate) fn kept(&self, object: &T, key: Key) -> Option<Cell> {
+        if object.follows(key) { None } else { self.cell(object, key) }
     }
 
     /// The command that defines an object, on one line.

@@ -1,9 +1,6 @@
 //! The table's attributes of crypto devices, and of what devices and tasks have done.
 
-use super::{
-    Attribute, DESCR, DEVICE_TEXT_CHARS_MAX, ENGINES_MAX, Key, Kind, PENDING_MAX, TIMEOUT_MS_MAX, TIMEOUT_MS_MIN,
-    attribute, shown, words,
-};
+use super::{Attribute, ENGINES_MAX, Key, Kind, PENDING_MAX, attribute, shown, words};
 
 pub(crate) static DEVICE_TYPE: Attribute = attribute(
     Key::DeviceType,
@@ -30,59 +27,6 @@ pub(crate) static PENDING: Attribute = attribute(
     "0",
     "Most jobs that wait for the device, those in service not counted; further ones go to other devices, or wait in \
      front. 0 stands for 8 for each engine, and for 16, two batches, at an ACCELERATOR.",
-);
-pub(crate) static MODULE: Attribute = attribute(
-    Key::Module,
-    "MODULE",
-    Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
-    "",
-    "The PKCS#11 library of a COPROCESSOR, by its absolute path. Needed. It runs with the rights of the queue \
-     manager's account, so it must be in a library directory of the system or be named by `bulla start --modules`, and \
-     only its owner may write it.",
-);
-pub(crate) static TOKEN: Attribute = attribute(
-    Key::Token,
-    "TOKEN",
-    Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
-    "",
-    "Which token of the library, as a PKCS#11 URI (RFC 7512) without a PIN. Needed for a COPROCESSOR.",
-);
-pub(crate) static PINFILE: Attribute = attribute(
-    Key::PinFile,
-    "PINFILE",
-    Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
-    "' '",
-    "A file whose first line is the token's user PIN, by its absolute path; blank for a token that asks by itself.",
-);
-pub(crate) static PROFILE: Attribute = attribute(
-    Key::Profile,
-    "PROFILE",
-    words(&["COPROCESSOR", "ACCELERATOR"]),
-    "COPROCESSOR",
-    "Service times of a MODELLED device. COPROCESSOR: 0.596 ms. ACCELERATOR: with 2048 bits 0.046 ms for RSA ME and \
-     0.507 ms for RSA CRT.",
-);
-pub(crate) static SERVICE: Attribute = attribute(
-    Key::Service,
-    "SERVICE",
-    Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
-    "' '",
-    "Service times of a MODELLED device in microseconds, instead of the profile's: FORM-BITS=TIME, comma separated. \
-     Forms: RSA-CRT, RSA-ME, RSA-MEPRIV, ECDSA-SIGN, ECDSA-VERIFY, ECDH, ECDH-EPHEMERAL.",
-);
-pub(crate) static TIMEOUT: Attribute = attribute(
-    Key::Timeout,
-    "TIMEOUT",
-    Kind::Number { min: TIMEOUT_MS_MIN, max: TIMEOUT_MS_MAX },
-    "5000",
-    "How long a job on a COPROCESSOR may take, in milliseconds. The device has then failed it.",
-);
-pub(crate) static AUTOSTART: Attribute = attribute(
-    Key::AutoStart,
-    "AUTOSTART",
-    words(&["YES", "NO"]),
-    "YES",
-    "Whether the device starts with the queue manager.",
 );
 pub(crate) static DEVICE_STATE: Attribute = shown(
     Key::DeviceState,
@@ -198,7 +142,3 @@ pub(crate) static LATHIST: Attribute = shown(
     "LATHIST",
     "Histogram of the times from submission to result, for `bulla report crypto`. Shown with ALL or when asked for.",
 );
-
-/// What DEFINE DEVICE takes.
-pub(crate) const DEVICE: &[&Attribute] =
-    &[&DEVICE_TYPE, &DESCR, &ENGINES, &PENDING, &MODULE, &TOKEN, &PINFILE, &TIMEOUT, &PROFILE, &SERVICE, &AUTOSTART];

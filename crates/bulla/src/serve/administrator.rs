@@ -150,14 +150,18 @@ impl<'a> Administrator<'a> {
         let Self { manager, state } = self;
         let mut warnings = Vec::new();
         for change in changes {
-            if let Change::DeleteDevice { name } = change
+            if let Change::Delete { name, sort: Sort::Device, .. } = change
                 && let Err(error) = manager.devices.scheduler().remove(name)
             {
                 crate::note!("device {name}: {error}");
             }
         }
         for change in changes {
-            let (Change::DefineDevice { name, .. } | Change::DeleteDevice { name }) = change else { continue };
+            let (Change::Define { name, object: Object::Device(_) } | Change::Delete { name, sort: Sort::Device, .. }) =
+                change
+            else {
+                continue;
+            };
             let Some(device) = state.definitions.devices.get(name) else { continue };
             if let Err(error) = manager.devices.define(name, device) {
                 warnings.push(format!("device {name} is defined, and can't be started before the next start: {error}"));
@@ -893,7 +897,7 @@ mod tests {
         let apply = |changes: Vec<Change>| Administrator::new(&manager).apply_all(changes).map(drop);
         let local = |name: &str| Change::Define { name: name.into(), object: Object::Local(LocalQueue::default()) };
         let device = DeviceDefinition { autostart: false, ..DeviceDefinition::accelerator() };
-        apply(vec![local("Q"), Change::DefineDevice { name: "LANES".into(), device }]).unwrap();
+        apply(vec![local("Q"), Change::define("LANES", device)]).unwrap();
         {
             let state = &mut *manager.lock();
             let queue = state.store.queue("Q").unwrap();
@@ -906,7 +910,7 @@ mod tests {
             (depth, manager.devices.scheduler().report_of("LANES").is_some())
         };
         let with = |queue: &str| {
-            let gone = Change::DeleteDevice { name: "LANES".into() };
+            let gone = Change::delete("LANES", Sort::Device);
             vec![Change::ClearLocal { name: "Q".into() }, gone, local(queue)]
         };
         assert_eq!(found(), (1, true));
