@@ -145,7 +145,7 @@ fn called(peer: &mut Peer, local: &mut Local, state: &mut State) -> Result<(), R
             Ok(())
         }
         ChannelKind::Requester => {
-            super::receiver::request(peer, local, state, &id, definition, session)?;
+            super::receiver::attaching::request(peer, local, state, &id, definition, session)?;
             attached(peer, local, state);
             Ok(())
         }

@@ -12,7 +12,7 @@ pub(crate) mod sending;
 
 use super::note::{self, IN_DOUBT_MAX, SenderNote};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
-use super::receiver;
+use super::receiver::attaching;
 use super::registry::InstanceId;
 use super::supervisor;
 use super::transmission::{self, TransmissionHeader};
@@ -84,7 +84,7 @@ pub(crate) fn begin(
         .channels
         .get(&id)
         .map_or(("", ""), |instance| (instance.status.peer_name.as_str(), instance.status.peer_issuer.as_str()));
-    let proof = receiver::proof(peer, subject, issuer);
+    let proof = attaching::proof(peer, subject, issuer);
     if !partner.is_bulla {
         same_proof(channel, &note, &proof, &partner.container)?;
     }
@@ -291,7 +291,7 @@ fn same_proof(channel: &str, note: &SenderNote, proof: &str, manager: &str) -> R
         note.proof
     );
     let detail = format!("{manager} is not the partner that proved itself before: RESET CHANNEL at the sending end");
-    Err(receiver::not_agreed(channel, "partner", detail))
+    Err(attaching::not_agreed(channel, "partner", detail))
 }
 
 /// Removes messages that have arrived, and moves the base, in one unit of work.

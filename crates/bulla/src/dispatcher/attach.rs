@@ -18,7 +18,7 @@ use super::unit_of_work;
 use crate::asker::Who;
 use crate::authority::{ObjectType, Right, Rights};
 use crate::channel::protocol::SenderGreeting;
-use crate::channel::receiver;
+use crate::channel::receiver::attaching;
 use crate::dynamic::{Deletes, Made, Wish};
 use crate::events::Event;
 use crate::front::Attach;
@@ -90,10 +90,10 @@ fn channel(
     target: &Target,
 ) -> Option<Result<(), Refusal>> {
     let greeting = SenderGreeting::from_properties(&attach.properties);
-    let foreign = target.address.as_deref().and_then(receiver::foreign_target);
+    let foreign = target.address.as_deref().and_then(attaching::foreign_target);
     let result = match (&greeting, foreign) {
-        (Some(greeting), _) => receiver::greeted(peer, local, state, attach, greeting),
-        (None, Some(target)) => receiver::foreign(peer, local, state, attach, target),
+        (Some(greeting), _) => attaching::greeted(peer, local, state, attach, greeting),
+        (None, Some(target)) => attaching::foreign(peer, local, state, attach, target),
         (None, None) => return None,
     };
     Some(result.inspect_err(|refusal| {

@@ -1,6 +1,6 @@
 //! The end of a link on which a channel receives.
 
-use super::receiving::Receiving;
+use super::receiving::{Phase, Receiving};
 use crate::catalog::status::ChannelState;
 use crate::channel::registry::{InstanceId, PARTNERS_MAX};
 use crate::dispatcher::local::Local;
@@ -26,9 +26,11 @@ pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Loc
         return;
     }
     let broken = peer.broken.as_ref().filter(|_| !peer.front.is_closed());
-    let ended_here = receiving.ended.is_some();
-    let reason =
-        receiving.ended.take().or_else(|| broken.map(|why| Refusal::new(reason::CONNECTION_BROKEN, why.as_str())));
+    let ended_here = matches!(receiving.phase, Phase::Ended(_));
+    let reason = match receiving.phase {
+        Phase::Ended(why) => Some(why),
+        _ => broken.map(|why| Refusal::new(reason::CONNECTION_BROKEN, why.as_str())),
+    };
     let InstanceId { channel, partner } = &receiving.instance;
     match &reason {
         _ if !state.peer_lines.may_write(local.now) => {}

@@ -5,6 +5,7 @@ use crate::catalog::ChannelDefinition;
 use crate::catalog::status::ChannelState;
 use crate::channel::delivery::{Delivery, Way};
 use crate::channel::note::ReceiverNote;
+use crate::channel::protocol::SenderGreeting;
 use crate::channel::refused::Refused;
 use crate::channel::registry::{InstanceId, Place};
 use crate::dispatcher::local::Local;
@@ -34,22 +35,13 @@ pub(crate) struct Receiving {
     pub(super) numbers: Option<Numbers>,
     /// What came and is not on its queue, in the order in which it came.
     pub(super) line: SealingLine<Waiting>,
-    /// Committed, and not confirmed yet: with the reason where a message was refused.
-    pub(super) unconfirmed: VecDeque<(DeliveryId, Option<Refusal>)>,
-    /// Committed and confirmed so far.
-    pub(super) committed: u64,
-    pub(super) confirmed: u64,
-    /// How often the head of the line was tried, and when it is again.
-    pub(super) tries: u32,
-    pub(super) retry_at: Option<Instant>,
+    pub(super) confirming: Confirming,
+    pub(super) head: Head,
     /// A message in the line found no memory to be sealed in: those behind it take none before it does.
     pub(super) starved: bool,
-    pub(super) message_bytes: usize,
-    pub(super) credit_max: u32,
+    pub(super) room: Room,
     /// It is on the list of those to look at in this turn.
     pub(super) listed: bool,
-    pub(super) stop: Option<Refusal>,
-    pub(super) ended: Option<Refusal>,
     pub(super) counts: Counts,
 }
 
@@ -72,6 +64,29 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
+    /// Where a channel goes on with that partner, which has proved who it is by `proof`.
+    pub(super) fn new(
+        note: ReceiverNote,
+        note_name: String,
+        proof: String,
+        greeting: &SenderGreeting,
+        takes_refusals: bool,
+    ) -> Self {
+        let ReceiverNote { sequence, refused, .. } = note;
+        let (store, wrap) = (greeting.store, greeting.sequence_wrap);
+        Self {
+            note_name,
+            store,
+            proof,
+            wrap,
+            received: sequence,
+            committed: sequence,
+            confirmed: sequence,
+            refused,
+            takes_refusals,
+        }
+    }
+
     /// The note with so many numbers more.
     pub(super) fn note(&self, more: u64) -> ReceiverNote {
         ReceiverNote {
@@ -84,13 +99,59 @@ impl Numbers {
     }
 }
 
+/// How far a link has come.
 pub(super) enum Phase {
     /// The answer to the attach waits until what was committed before is synced.
     Greeting { reply: Box<AttachReply>, agreed: bool },
-    /// Messages flow.
-    Flowing,
     /// The partner was told where this end stands, and can't go on from there.
     Disagreeing,
+    /// Messages flow.
+    Flowing,
+    /// STOP CHANNEL(QUIESCE): the link ends, for that reason, when all that has come is dealt with.
+    Stopping(Refusal),
+    /// This side has ended the link, and why.
+    Ended(Refusal),
+}
+
+/// What is committed and not confirmed yet.
+#[derive(Default)]
+pub(super) struct Confirming {
+    /// Deliveries, with the reason where a message was refused.
+    pub(super) waiting: VecDeque<(DeliveryId, Option<Refusal>)>,
+    /// Committed and confirmed so far.
+    pub(super) committed: u64,
+    pub(super) confirmed: u64,
+}
+
+/// The head of a line that could not be put.
+#[derive(Default)]
+pub(super) struct Head {
+    /// How often it was tried.
+    pub(super) tries: u32,
+    /// When it is tried again.
+    pub(super) retry_at: Option<Instant>,
+}
+
+/// What a link has room for.
+pub(super) struct Room {
+    /// About how long the last messages were, in bytes.
+    pub(super) message_bytes: usize,
+    /// Full credit where messages are short.
+    pub(super) credit_max: u32,
+}
+
+impl Room {
+    /// Remembers a message's length, not for long: a few long messages are enough to grant less.
+    pub(super) fn note(&mut self, len: usize) {
+        let known = self.message_bytes;
+        self.message_bytes = if len > known { len } else { known - (known - len) / 64 };
+    }
+
+    /// Full credit, by the lengths of those that came last.
+    pub(super) fn full(&self) -> u32 {
+        let by_bytes = u32::try_from(CREDIT_BYTES / self.message_bytes.max(1)).unwrap_or(u32::MAX);
+        self.credit_max.min(by_bytes).max(1)
+    }
 }
 
 /// A message in the line.
@@ -134,6 +195,24 @@ impl Receiving {
             && self.numbers.as_ref().is_none_or(|numbers| channels.has_numbers(&numbers.note_name, self.place))
     }
 
+    /// Whether a message may come now, within the credit or `beyond_credit`.
+    pub(super) fn takes(&self, beyond_credit: bool) -> bool {
+        match self.phase {
+            Phase::Flowing => !beyond_credit,
+            // Its sender may not have heard yet that it has none.
+            Phase::Stopping(_) => !beyond_credit || self.line.bytes() <= CREDIT_BYTES,
+            Phase::Greeting { .. } | Phase::Disagreeing | Phase::Ended(_) => false,
+        }
+    }
+
+    /// STOP CHANNEL(QUIESCE): whether all that has come is dealt with.
+    pub(super) fn stopped(&self) -> Option<Refusal> {
+        match &self.phase {
+            Phase::Stopping(why) if self.line.is_empty() && self.confirming.waiting.is_empty() => Some(why.clone()),
+            _ => None,
+        }
+    }
+
     /// Whether more messages may be read from its connection.
     pub(crate) fn has_room(&self) -> bool {
         self.line.bytes() < CREDIT_BYTES
@@ -152,15 +231,16 @@ impl Receiving {
         }
         let Some(instance) = state.channels.get_mut(&self.instance) else { return };
         let status = &mut instance.status;
-        status.state = match (&self.stop, self.retry_at) {
-            (Some(_), _) => ChannelState::Stopping,
-            (None, Some(_)) => ChannelState::Paused,
-            (None, None) => ChannelState::Running,
-        };
+        match &self.phase {
+            Phase::Stopping(_) => status.state = ChannelState::Stopping,
+            Phase::Flowing if self.head.retry_at.is_some() => status.state = ChannelState::Paused,
+            Phase::Flowing => status.state = ChannelState::Running,
+            Phase::Greeting { .. } | Phase::Disagreeing | Phase::Ended(_) => {}
+        }
         status.substate = match self.line.at(0) {
-            Some(_) if self.retry_at.is_some() => "MQPUT",
+            Some(_) if self.head.retry_at.is_some() => "MQPUT",
             Some((_, Stage::Away(_))) => "ADAPTER",
-            _ if !self.unconfirmed.is_empty() => "JOURNAL",
+            _ if !self.confirming.waiting.is_empty() => "JOURNAL",
             _ => "RECEIVE",
         };
         status.buffers_received = traffic.buffers_received;
@@ -175,7 +255,7 @@ impl Receiving {
         if std::mem::take(&mut self.counts.last_message) {
             status.last_message_ms = Some(local.wall_ms);
         }
-        status.current_messages = (self.line.len() + self.unconfirmed.len()) as u64;
+        status.current_messages = (self.line.len() + self.confirming.waiting.len()) as u64;
         if let Some(why) = &self.counts.why {
             status.reason = why.to_string();
         }

@@ -3,19 +3,32 @@
 mod sealing;
 mod server;
 
-use super::super::transmission::TransmissionHeader;
-use super::*;
+use super::attaching::{OTHER_STORE, PARTNER_BYTES_MAX};
+use super::receiving::CREDIT_BYTES;
 use crate::authority::Authorities;
-use crate::catalog::{ChannelKind, Definitions, LocalQueue, RemoteQueue, Usage};
+use crate::catalog::status::{ChannelState, ChannelStatus};
+use crate::catalog::{ChannelDefinition, ChannelKind, Definitions, LocalQueue, RemoteQueue, Usage};
+use crate::channel::ChannelNotice;
+use crate::channel::note::{receiver_name, receiver_prefix};
+use crate::channel::protocol::{self, ReceiverGreeting, SenderGreeting};
+use crate::channel::refused::Refused;
+use crate::channel::registry::{InstanceId, Place};
+use crate::channel::transmission::{Destination, TransmissionHeader};
+use crate::envelope;
+use crate::mailbox::Notice;
 use crate::serve::{Running, Settings, start};
-use bulla_amqp::types::Error;
+use bulla_amqp::types::{Error, Target};
 use bulla_amqp::{
-    AttachRequest, Config, Connection, Event, LinkId, Payload, SaslClient, Sections, SenderSettleMode, SessionId, Value,
+    AttachReply, AttachRequest, Config, Connection, DeliveryState, Event, LinkId, Payload, SaslClient, Sections,
+    SenderSettleMode, SessionId, Value,
 };
+use bulla_queue::Message;
 use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::catalog::Protection;
+use crate::reason::Refusal;
 use bulla_queue::Message;
 
 const SERVER: &str = "ASKED";
