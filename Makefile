@@ -1,6 +1,7 @@
 # run     build, and start a queue manager to try
 # islands two queue managers and a message each way, protected in four ways: what lies where
 # test    everything: unit and integration tests, then the four unmodified clients and a suite of others against the program
+# simulate a queue manager on a simulated clock, network and disk, for SECONDS; BULLA_SEED for one seed: tests/README.md
 # interop suites that others wrote for AMQP brokers, fetched and run against the program; docs/interoperability.md
 # check   what to run before a commit: format, lints, unit tests, licences and sources of what is built in
 # sbom    the list of what the program is made of, as CycloneDX, beside the program
@@ -17,6 +18,7 @@
 
 FUZZ_SECONDS ?= 600
 HOSTILE_SECONDS ?= 600
+SECONDS ?= 60
 PYTEST_ARGS ?=
 SUITES ?=
 TARGET = $(or $(CARGO_TARGET_DIR),target)
@@ -31,7 +33,7 @@ GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 
-.PHONY: run islands build test interop check sbom bench timing measure hostile hostile-rights lanes fuzz clients packages test-packages
+.PHONY: run islands build test simulate interop check sbom bench timing measure hostile hostile-rights lanes fuzz clients packages test-packages
 .DELETE_ON_ERROR:
 
 run: build
@@ -56,6 +58,10 @@ test: test-packages build clients
 	cargo test --release --workspace
 	@tools/symbols.sh $(BULLA)
 	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/e2e
+
+simulate: test-packages
+	$(if $(BULLA_SEED),,BULLA_SECONDS=$(SECONDS)) cargo test --release -p bulla --lib -- --nocapture \
+	    simulation::whatever_happens_clients_find_what_they_were_promised
 
 sbom: packages
 	tools/components.py sbom $(TARGET)/release/bulla.cdx.json

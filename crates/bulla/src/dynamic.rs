@@ -18,7 +18,6 @@ use crate::random::Random;
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Symbol, Value};
 use bulla_queue::{QueueAttributes, QueueId};
-use std::time::Instant;
 
 /// What a link that closes does to its permanent dynamic queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -157,7 +156,7 @@ impl State {
         if model.permanent {
             self.users.may_keep(who.user, Kept::DynamicQueue)?;
             let local = LocalQueue { maker: Some(who.user.unwrap_or(ANONYMOUS).to_owned()), ..local };
-            self.users.may_make(who.user, Instant::now())?;
+            self.users.may_make(who.user, self.clock.now())?;
             return self.define_permanent(name, local);
         }
         let there_are = self.dynamic.len().saturating_sub(self.topics.non_durable());
@@ -186,7 +185,7 @@ impl State {
     pub(crate) fn change_definitions(&mut self, changes: &[Change]) -> Result<(), Refusal> {
         self.commit_definitions(changes, &[]).map_err(problem)?;
         for change in changes {
-            if self.peer_lines.may_write(Instant::now()) {
+            if self.peer_lines.may_write(self.clock.now()) {
                 crate::note!("{}", told(change));
             }
         }

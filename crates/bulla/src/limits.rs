@@ -10,9 +10,9 @@ mod queue;
 
 use crate::authority::ANONYMOUS;
 use crate::catalog::limits::{Kept, Limit, UserLimits, UserStatus};
+use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use bulla_queue::Ticket;
-use hashbrown::HashMap;
 pub(crate) use key_time::{KeyTime, KeyWork};
 pub(crate) use queue::QueueUses;
 use slab::Slab;

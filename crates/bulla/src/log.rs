@@ -154,8 +154,23 @@ pub fn begin(format: Format, level: Level) {
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(level.filter()).with(log));
 }
 
+/// What a simulated queue manager ends by, instead of the process.
+#[cfg(test)]
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct Exit(pub(crate) i32);
+
+#[cfg(test)]
+thread_local! {
+    /// Whether queue managers of this thread are simulated.
+    pub(crate) static EXIT_UNWINDS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// Ends the program, once its last lines are written.
 pub fn exit(code: i32) -> ! {
+    #[cfg(test)]
+    if EXIT_UNWINDS.get() {
+        std::panic::resume_unwind(Box::new(Exit(code)));
+    }
     LINES.finish(LAST_LINES_WITHIN);
     std::process::exit(code)
 }

@@ -15,14 +15,17 @@ use crate::catalog::{
 use crate::channel::registry::Channels;
 use crate::channel::transmission::{self, TransmissionHeader};
 use crate::channel::triggers::Triggers;
+use crate::clock::Clock;
 use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
 use crate::envelope::{Defaults, Label};
 use crate::limits::{ConnectedUsers, QueueUses, UserId};
 use crate::mailbox::{Mailboxes, Notice};
+use crate::maps::HashMap;
 use crate::message_groups::Groups;
 use crate::metrics::UnitCounts;
 use crate::noted::{Noted, Synced, Writer};
+use crate::random::Random;
 use crate::reason::{self, Refusal};
 use crate::refusals::{PeerLines, Refusals};
 use crate::resumable::ResumableLinks;
@@ -47,7 +50,6 @@ use bulla_queue::{
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
 use bulla_seal::{Opener, Policy};
-use hashbrown::HashMap;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -62,6 +64,11 @@ pub struct Manager {
     pub name: String,
     /// The data directory.
     pub data: PathBuf,
+    /// What the time is.
+    pub(crate) clock: Clock,
+    /// Where dispatchers' randomness comes from in a simulation.
+    #[cfg(test)]
+    seed: Option<u64>,
     /// Key rings, by user.
     pub rings: Rings,
     /// What the rings' private keys are encrypted with.
@@ -125,6 +132,8 @@ pub struct Manager {
 pub struct State {
     /// The queues and their journal.
     pub store: Store,
+    /// What the time is.
+    pub(crate) clock: Clock,
     /// Queues, aliases and policies as defined.
     pub definitions: Definitions,
     /// Changes of definitions, and what writes them into the file.
@@ -232,14 +241,15 @@ impl State {
         users.follow_kept(definitions.kept());
         Self {
             store,
+            clock: Clock::default(),
             definitions,
             noted,
             definitions_writer,
             generation: 1,
             authority_generation: 0,
-            uses: HashMap::new(),
-            dynamic: HashMap::new(),
-            dynamic_owners: HashMap::new(),
+            uses: HashMap::default(),
+            dynamic: HashMap::default(),
+            dynamic_owners: HashMap::default(),
             gone: Vec::new(),
             stuck: VecDeque::new(),
             told_of_stuck: false,
@@ -249,7 +259,7 @@ impl State {
             units: UnitCounts::default(),
             channels: Channels::default(),
             triggers: Triggers::default(),
-            queue_time_probes: HashMap::new(),
+            queue_time_probes: HashMap::default(),
             topics: Topics::default(),
             sole_connections: SoleConnections::default(),
             resumable: ResumableLinks::default(),
@@ -289,6 +299,9 @@ impl Manager {
             tls,
             tokens,
             data,
+            clock: Clock::default(),
+            #[cfg(test)]
+            seed: None,
             rings,
             passphrase,
             users,
@@ -323,6 +336,22 @@ impl Manager {
     /// Tells partners to be heard of within that time, and gives them up after twice of it.
     pub(crate) fn with_idle_timeout(self, told: Duration) -> Self {
         Self { idle_timeout: told.saturating_mul(2), ..self }
+    }
+
+    /// Goes by a simulated clock and by random numbers that follow from `seed`.
+    #[cfg(test)]
+    pub(crate) fn with_clock(mut self, clock: &Clock, seed: u64) -> Self {
+        self.state.get_mut().unwrap().clock = clock.clone();
+        Self { clock: clock.clone(), seed: Some(seed), since_ms: wall_ms(clock.wall()), ..self }
+    }
+
+    /// A source of randomness.
+    pub(crate) fn random(&self) -> Random {
+        #[cfg(test)]
+        if let Some(seed) = self.seed {
+            return Random::seeded(seed);
+        }
+        Random::system()
     }
 
     /// Hears of the journal by this.
@@ -666,7 +695,7 @@ impl State {
     /// A message was put on a transmission queue: where no other of that queue is watched, this one is.
     pub(crate) fn probe_queue_time(&mut self, queue: QueueId, id: MessageId) {
         // The clock of the turn would show nothing of what is sent in the same turn.
-        self.queue_time_probes.entry(queue).or_insert_with(|| (id, Instant::now()));
+        self.queue_time_probes.entry(queue).or_insert_with(|| (id, self.clock.now()));
     }
 
     /// The destinations that a message on a transmission queue may be bound to, for the channel that opens it.

@@ -4,7 +4,7 @@
 //! groups of one bucket have the same link, and are in order all the same.
 
 use crate::front::LinkId;
-use hashbrown::HashMap;
+use crate::maps::HashMap;
 
 /// Groups of a queue that are told apart.
 const BUCKETS: u64 = 4_096;
@@ -32,7 +32,7 @@ pub(crate) struct Groups<O = Owner> {
 
 impl<O> Default for Groups<O> {
     fn default() -> Self {
-        Self { owners: HashMap::new(), freed: 0 }
+        Self { owners: HashMap::default(), freed: 0 }
     }
 }
 

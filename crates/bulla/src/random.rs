@@ -7,6 +7,8 @@ enum Source {
     System,
     #[cfg(test)]
     Counting(u8),
+    #[cfg(test)]
+    Seeded(fastrand::Rng),
 }
 
 impl Random {
@@ -22,6 +24,12 @@ impl Random {
         Self(Source::Counting(0))
     }
 
+    /// Bytes that follow from `seed`, for simulations.
+    #[cfg(test)]
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self(Source::Seeded(fastrand::Rng::with_seed(seed)))
+    }
+
     /// `N` random bytes. A system without randomness can't go on: the process ends.
     pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
@@ -32,6 +40,8 @@ impl Random {
                     crate::log::exit(crate::catalog::exit_codes::EXIT_INTERNAL);
                 }
             }
+            #[cfg(test)]
+            Source::Seeded(random) => random.fill(&mut bytes),
             #[cfg(test)]
             Source::Counting(next) => {
                 for byte in &mut bytes {

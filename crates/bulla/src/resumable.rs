@@ -4,9 +4,9 @@
 //! user can go on with another user's link. What is kept is in memory: it ends with the queue manager.
 
 use crate::manager::Route;
+use crate::maps::HashMap;
 use bulla_amqp::{DeliveryState, DeliveryTag, Role, Symbol};
 use bulla_queue::{MessageId, Ticket};
-use hashbrown::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -5,10 +5,10 @@
 //! the standard calls weak detection.
 
 use crate::catalog::connections::ConnectionId;
+use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use bulla_amqp::types::Open;
 use bulla_amqp::{Error, Symbol, Value, condition};
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 /// What a client desires, and what it is offered.

@@ -8,9 +8,9 @@ use crate::catalog::{Change, Definitions, LocalQueue, TriggerType, Usage};
 use crate::envelope::chunks_of;
 use crate::events::json_message;
 use crate::manager::State;
+use crate::maps::{HashMap, HashSet};
 use bulla_amqp::Value;
 use bulla_queue::{Arrivals, Message, PutError, QueueId};
-use hashbrown::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// Trigger messages of one queue at one moment with TRIGTYPE(EVERY): what comes in one turn beyond it is told of by

@@ -252,7 +252,15 @@ impl Scheduler {
     /// A scheduler that has the processor alone, as [`Kind::Cpu`] or [`Kind::Software`]. `cores` is how
     /// many of them share the work.
     pub fn new(cpu_kind: Kind, cores: usize) -> Arc<Scheduler> {
-        let scheduler = Arc::new(Scheduler {
+        let scheduler = Self::without_monitor(cpu_kind, cores);
+        monitor::start(&scheduler);
+        scheduler
+    }
+
+    /// The same without a thread that looks after deadlines and the other devices: for a program of one thread, which
+    /// has none of those.
+    pub fn without_monitor(cpu_kind: Kind, cores: usize) -> Arc<Scheduler> {
+        Arc::new(Scheduler {
             inner: Mutex::new(Inner {
                 devices: Vec::new(),
                 next_device: 1,
@@ -274,9 +282,7 @@ impl Scheduler {
             load_ns: AtomicU64::new(0),
             cores: cores.max(1) as u64,
             cpu: CpuCounters { meters: Mutex::default(), estimates: Mutex::default(), since: SystemTime::now() },
-        });
-        monitor::start(&scheduler);
-        scheduler
+        })
     }
 
     /// Finds each job its place. Those that the caller is to compute itself are left in `inline`, for

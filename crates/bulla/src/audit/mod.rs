@@ -145,6 +145,14 @@ impl Audit {
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
+    /// A log that keeps nothing, for simulations.
+    #[cfg(test)]
+    pub(crate) fn nowhere() -> Self {
+        let shared = Arc::new(Shared::new());
+        shared.lock().closed = true;
+        Self { shared, thread: Mutex::new(None) }
+    }
+
     /// Has an entry written within [`SYNC_EVERY`]. Costs a lock and no wait; where [`WAITING_MAX`] entries wait it is
     /// counted and left out.
     pub fn note(&self, entry: Entry) {

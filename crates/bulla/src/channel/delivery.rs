@@ -13,6 +13,7 @@ use crate::dispatcher::local::{Local, no_ring};
 use crate::dispatcher::sealing::{Sealings, Stage, Task, Treatment, sealing_memory};
 use crate::envelope::{Arrival, Defaults, chunks_of, payload_of};
 use crate::manager::{Route, State, not_resolved};
+use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use crate::rights::no_identity_right;
 use bulla_amqp::{Payload, Sections};
@@ -20,7 +21,6 @@ use bulla_queue::{Message, User};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
 use bytes::Bytes;
-use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// Ways that one link remembers; beyond it all are looked up again.
@@ -106,7 +106,7 @@ impl Delivery {
         target: Option<Destination>,
         who: bulla_device::Asker,
     ) -> Self {
-        let (ways, sealings) = (HashMap::new(), Sealings::default());
+        let (ways, sealings) = (HashMap::default(), Sealings::default());
         let meters = ProtectionMeters::default();
         Self { protection, user: user.into(), target, ways, last: None, sealings, stand_in: None, who, meters }
     }

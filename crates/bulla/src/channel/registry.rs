@@ -3,8 +3,8 @@
 
 use super::protocol;
 use crate::catalog::status::{ChannelState, ChannelStatus};
+use crate::maps::HashMap;
 use crate::reason::Refusal;
-use hashbrown::HashMap;
 use std::time::Instant;
 
 /// Partners whose numbers are kept for one channel: each has a note in the journal.

@@ -25,6 +25,7 @@ use crate::envelope;
 use crate::events::Event;
 use crate::front::{Front, LinkId, LinkOpened, SessionId};
 use crate::manager::State;
+use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
 use bulla_amqp::types::SenderSettleMode;
@@ -34,7 +35,7 @@ use bulla_seal::policy::Toleration;
 pub(crate) use opening::finished;
 use opening::{Sealed, is_sealed};
 use sending::{Counts, Noted, Numbered, OpeningLine, Outgoing, Sending, Stage, Way};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,7 +118,7 @@ pub(crate) fn begin(
         peer.links.insert(link, Link::Sending(session));
         Way::Numbered { link }
     } else {
-        Way::Plain { links: HashMap::new(), waiting: None }
+        Way::Plain { links: HashMap::default(), waiting: None }
     };
     state.use_of(queue).sender = Some(local.index);
     state.opened_to_get(queue);
@@ -476,7 +477,7 @@ impl Sending {
         key: usize,
         generation: u64,
         front: &mut Front,
-        links: &mut hashbrown::HashMap<LinkId, Link>,
+        links: &mut HashMap<LinkId, Link>,
         local: &mut Local,
         state: &mut State,
     ) -> Taken {
@@ -686,7 +687,7 @@ impl Sending {
     fn watch_queue_time(&mut self, found: &Found, state: &mut State) {
         let Some((id, since)) = state.queue_time_probes.get(&self.queue) else { return };
         if found.id == *id {
-            self.counts.queue_time.note(since.elapsed().as_secs_f64() * 1e6);
+            self.counts.queue_time.note(state.clock.since(*since).as_secs_f64() * 1e6);
         }
         if found.id >= *id {
             state.queue_time_probes.remove(&self.queue);

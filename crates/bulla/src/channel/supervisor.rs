@@ -12,7 +12,6 @@ use crate::reason::{self, Refusal};
 use crate::reports::Moment;
 use bulla_queue::QueueId;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 /// Sub-reason of a refusal to open a key ring for a partner that has not proved who it is.
 pub(crate) const UNPROVED: &str = "partner-unproved";
@@ -395,7 +394,7 @@ pub(crate) fn trigger(manager: &Manager, state: &mut State, queue: QueueId) {
             cause = refusal.cause,
             "channel {channel} is triggered, but does not start: {refusal}"
         );
-        state.channels.entry(InstanceId::of(&channel)).wanted = Wanted::At(Instant::now() + TRIGGER_AGAIN_AFTER);
+        state.channels.entry(InstanceId::of(&channel)).wanted = Wanted::At(manager.clock.now() + TRIGGER_AGAIN_AFTER);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::catalog::{ChannelDefinition, Usage};
 use crate::manager::State;
+use crate::maps::HashMap;
 use bulla_queue::QueueId;
-use hashbrown::HashMap;
 
 /// Transmission queues with TRIGGER, and the channels that they start.
 #[derive(Debug, Default)]

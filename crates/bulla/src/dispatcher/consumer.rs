@@ -13,6 +13,7 @@ use crate::envelope::{self, Arrival, Readable};
 use crate::front::{Attach, SessionId};
 use crate::limits::UserId;
 use crate::manager::{Route, State};
+use crate::maps::{HashMap, HashSet};
 use crate::ordered_line::{self, OrderedLine};
 use crate::outgoing::{self, OpensItself};
 use crate::reason::{self, Refusal};
@@ -20,7 +21,6 @@ use crate::resumable::Resumable;
 use bulla_amqp::types::SenderSettleMode;
 use bulla_queue::{Found, MessageId, Place, QueueId};
 use bulla_seal::Policy;
-use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -147,9 +147,9 @@ impl Consumer {
             opens_itself: None,
             cursor: None,
             selection: None,
-            outstanding: HashSet::new(),
-            unsettled: HashMap::new(),
-            backed_out: HashMap::new(),
+            outstanding: HashSet::default(),
+            unsettled: HashMap::default(),
+            backed_out: HashMap::default(),
             opening: opening_line(),
             passed_over: PassedOver::default(),
             arrivals: 0,

@@ -5,7 +5,7 @@
 //! even asked in turn where one of them has found nothing: there is nothing for the others either.
 
 use crate::front::LinkId;
-use hashbrown::HashMap;
+use crate::maps::HashMap;
 use std::collections::VecDeque;
 
 /// Entries of links that are gone, beyond twice those that are there, before the lists are tidied.

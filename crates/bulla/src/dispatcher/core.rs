@@ -61,13 +61,14 @@ impl Core {
     /// journal's thread has done meanwhile.
     pub(super) fn journal(&mut self, state: &mut State) {
         let Self { local, shares, journal_meter, journal_cpu_ns, .. } = self;
-        let began = shares.is_shared().then(Instant::now);
+        let began = shares.is_shared().then(|| local.manager.clock.now());
         local.journal(state);
         let cpu_ns = journal_meter.sampled_cpu_ns();
         let elsewhere = Duration::from_nanos(cpu_ns.saturating_sub(std::mem::replace(journal_cpu_ns, cpu_ns)));
         if let Some(began) = began {
             let users = &state.users;
-            shares.journal_took(began.elapsed() + elsewhere, users.put_bytes(), |user| users.put_bytes_of(user));
+            let took = local.manager.clock.since(began) + elsewhere;
+            shares.journal_took(took, users.put_bytes(), |user| users.put_bytes_of(user));
         }
     }
 
@@ -111,7 +112,7 @@ impl Core {
         let Self { peers, local, shares, .. } = self;
         let Some(peer) = peers.get_mut(key) else { return };
         let user = peer.sharing_user().filter(|_| shares.is_shared());
-        let began = user.map(|_| Instant::now());
+        let began = user.map(|_| local.manager.clock.now());
         let mut has_links = false;
         // One that becomes a channel in this turn is one from the next turn on.
         let _role = role::enter(peer.role());
@@ -148,8 +149,8 @@ impl Core {
         }
         hold(peer, local, state);
         match (user, began) {
-            (Some(user), Some(began)) if has_links => shares.took_for_links(user, began.elapsed()),
-            (Some(user), Some(began)) => shares.took(user, began.elapsed()),
+            (Some(user), Some(began)) if has_links => shares.took_for_links(user, local.manager.clock.since(began)),
+            (Some(user), Some(began)) => shares.took(user, local.manager.clock.since(began)),
             _ => {}
         }
     }
@@ -246,7 +247,7 @@ impl Core {
             return ending::end_consumers(peers, local, state, queue);
         }
         let Some(mut consumers) = local.consumers.remove(&queue) else { return };
-        let began = shares.is_shared().then(Instant::now);
+        let began = shares.is_shared().then(|| local.manager.clock.now());
         if has_changed {
             consumers.look_at_idle();
         }
@@ -281,7 +282,7 @@ impl Core {
             && let Some(user) = last.and_then(|seat| peers.get(seat.key)).and_then(Peer::sharing_user)
         {
             // The queue's links take turns to be the last one, so over time each user pays for its own links.
-            shares.took(user, began.elapsed());
+            shares.took(user, local.manager.clock.since(began));
         }
         if round.sent >= SERVE_MAX {
             local.serve(queue);

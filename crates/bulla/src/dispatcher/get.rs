@@ -18,6 +18,7 @@ use crate::envelope::{self, Arrival, Readable};
 use crate::front::{Front, LinkId};
 use crate::limits::UserId;
 use crate::manager::{State, Stays, Stuck};
+use crate::maps::HashMap;
 use crate::outgoing::Outgoing;
 use crate::reason::Refusal;
 use crate::reports;
@@ -28,7 +29,6 @@ use bulla_device::role::{self, Role};
 use bulla_queue::{Found, Look, MessageId};
 use bulla_seal::policy::{OnDefect, Quality};
 use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
-use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// Confidential messages up to this many bytes are opened on the dispatcher when their key is cached:

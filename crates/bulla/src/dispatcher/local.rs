@@ -11,6 +11,7 @@ use crate::channel::supervisor;
 use crate::front::LinkId;
 use crate::mailbox::{Mailbox, Notice};
 use crate::manager::{Manager, State};
+use crate::maps::{HashMap, HashSet};
 use crate::reason::{self, Refusal};
 use crate::reports::{self, Moment};
 use crate::sign_in::verdict::Identity;
@@ -19,7 +20,6 @@ use crate::wall_clock::wall_ms;
 use crate::{adapter, denials, triggering};
 use bulla_queue::{QueueId, Ticket};
 use bulla_seal::ring::{Ring, RingError};
-use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -125,20 +125,20 @@ impl Local {
             index,
             meter: manager.tasks.meter(TaskKind::Dispatcher, index),
             tls_meter: manager.tasks.meter(TaskKind::Tls, index),
+            wall: manager.clock.wall(),
+            random: manager.random(),
             manager,
             now,
-            wall: SystemTime::now(),
             wall_ms: 0,
-            random: crate::random::Random::system(),
             mailbox,
             confirmations: VecDeque::new(),
-            receivers: HashSet::new(),
+            receivers: HashSet::default(),
             receiving: Vec::new(),
             wake_at: None,
-            consumers: HashMap::new(),
-            waiting: HashMap::new(),
-            rescan: HashSet::new(),
-            keyless: HashMap::new(),
+            consumers: HashMap::default(),
+            waiting: HashMap::default(),
+            rescan: HashSet::default(),
+            keyless: HashMap::default(),
             serve: ServeList::default(),
             looks: selection::Looks::default(),
             freed: Vec::new(),
@@ -148,19 +148,19 @@ impl Local {
             authority_seen: 0,
             urgent: false,
             flush_by: None,
-            senders: HashMap::new(),
+            senders: HashMap::default(),
             channels: Vec::new(),
-            paced: HashSet::new(),
+            paced: HashSet::default(),
             pace_at: None,
             wakes: Vec::new(),
-            departed: HashMap::new(),
+            departed: HashMap::default(),
             units: Units::default(),
         }
     }
 
     pub(super) fn look_at_the_clock(&mut self) {
-        self.now = Instant::now();
-        self.wall = SystemTime::now();
+        let clock = &self.manager.clock;
+        (self.now, self.wall) = (clock.now(), clock.wall());
         self.wall_ms = wall_ms(self.wall);
     }
 

@@ -25,6 +25,8 @@ pub(crate) mod local;
 mod offered;
 pub(crate) mod passed_over;
 pub(crate) mod peer;
+#[cfg(test)]
+pub(crate) mod pipe;
 mod precedence;
 pub(crate) mod producer;
 pub(crate) mod publish;
@@ -40,6 +42,8 @@ pub(crate) mod selection;
 mod serve_list;
 mod shares;
 mod signatures;
+#[cfg(test)]
+mod simulated;
 pub(crate) mod socket;
 pub(crate) mod sole;
 pub(crate) mod subscribe;
@@ -50,16 +54,17 @@ pub use socket::Moved;
 
 use self::core::{Core, tick_of};
 use crate::arriving::{Line, Share};
+use crate::clock::Clock;
 use crate::connections::Question;
 use crate::front::Front;
 use crate::mailbox::{Left, Mailbox, Notice, WAKE_UP};
 use crate::manager::{Manager, State};
+use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use crate::sign_in::verdict::Identity;
 use crate::tls::Tls;
 use bulla_device::role::{self, Role};
 use bulla_device::scheduler::Answer;
-use hashbrown::HashMap;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use peer::{Link, Peer, Transport};
@@ -153,7 +158,7 @@ impl Dispatcher {
         for ListenPort { listener, token, .. } in &mut ports {
             poll.registry().register(listener, *token, Interest::READABLE)?;
         }
-        let now = Instant::now();
+        let now = manager.clock.now();
         let signatures = Signatures::new(mailbox.clone());
         Ok(Self {
             poll,
@@ -179,18 +184,10 @@ impl Dispatcher {
     pub(crate) fn run(mut self) -> io::Result<Left> {
         let mut events = Events::with_capacity(READY_MAX);
         loop {
-            let wakes = self
-                .core
-                .local
-                .wakes
-                .iter()
-                .map(|(at, _)| *at)
-                .chain(self.core.local.wake_at)
-                .chain(self.core.local.pace_at);
-            let work_due = self.core.local.flush_by.into_iter().chain(wakes).min();
+            let work_due = self.work_due();
             let due = work_due.map_or(self.next_tick, |at| at.min(self.next_tick));
             let had_work = self.has_work();
-            let timeout = if had_work { Duration::ZERO } else { due.saturating_duration_since(Instant::now()) };
+            let timeout = if had_work { Duration::ZERO } else { due.saturating_duration_since(self.clock().now()) };
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
@@ -236,6 +233,17 @@ impl Dispatcher {
             && local.mailbox.close_if(is_surplus)
     }
 
+    /// When there is something to do, whatever happens until then, the tick aside.
+    fn work_due(&self) -> Option<Instant> {
+        let local = &self.core.local;
+        let wakes = local.wakes.iter().map(|(at, _)| *at).chain(local.wake_at).chain(local.pace_at);
+        local.flush_by.into_iter().chain(wakes).min()
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.core.local.manager.clock
+    }
+
     fn has_work(&self) -> bool {
         !self.active.is_empty() || !self.core.local.serve.is_empty() || self.any_pending()
     }
@@ -249,7 +257,7 @@ impl Dispatcher {
         self.read(more_ready);
         self.work();
         self.write();
-        self.precedence.end(|| self.core.local.now.elapsed());
+        self.precedence.end(|| self.core.local.manager.clock.since(self.core.local.now));
         self.resume();
         self.active.retain(|&key| {
             let Some(peer) = self.core.peers.get_mut(key) else { return false };
@@ -277,12 +285,12 @@ impl Dispatcher {
             self.let_strangers_in(accepts);
         }
         if !self.signatures.is_empty() {
-            let began = Instant::now();
+            let began = self.clock().now();
             for answer in self.signatures.place(&self.core.local.manager) {
                 self.signed(answer);
             }
             // Who shakes hands has not signed in yet.
-            self.precedence.took(began.elapsed());
+            self.precedence.took(self.core.local.manager.clock.since(began));
         }
     }
 
@@ -311,7 +319,7 @@ impl Dispatcher {
     /// Accepts pending connections, and reads as many unauthenticated clients as may be; the rest come first in the
     /// next turn.
     fn let_strangers_in(&mut self, accepts: usize) {
-        let began = Instant::now();
+        let began = self.clock().now();
         if accepts > 0 {
             self.accept(accepts);
             self.precedence.accepted(began);
@@ -320,13 +328,13 @@ impl Dispatcher {
         for place in 0..self.active.len() {
             // A signature takes longer than reading what asks for it.
             let signs_enough = bytes_max.is_some() && self.signatures.len() >= SIGNATURES_MAX;
-            if signs_enough || !self.precedence.reads_another(|| began.elapsed()) {
+            if signs_enough || !self.precedence.reads_another(|| self.core.local.manager.clock.since(began)) {
                 self.active.rotate_left(place);
                 break;
             }
             self.read_from(self.active[place], true, bytes_max);
         }
-        self.precedence.took(began.elapsed());
+        self.precedence.took(self.core.local.manager.clock.since(began));
     }
 
     /// Reads a connection that wants to be read, and is unauthenticated or not.
@@ -348,11 +356,12 @@ impl Dispatcher {
         let _role = role::enter(peer.role());
         let all = &self.core.local.manager.arriving;
         let Some(arriving_max) = self.line.may_read((key, peer.generation), &mut peer.arriving, all) else { return };
-        let (began, before) = (user.map(|_| Instant::now()), peer.transport.traffic.bytes_received);
+        let (began, before) =
+            (user.map(|_| self.core.local.manager.clock.now()), peer.transport.traffic.bytes_received);
         peer.read(&mut self.room, &self.core.local, bytes_max.into_iter().chain(arriving_max).chain(share).min());
         if let (Some(user), Some(began)) = (user, began) {
             self.core.shares.read(user, peer.transport.traffic.bytes_received - before);
-            self.core.shares.took(user, began.elapsed());
+            self.core.shares.took(user, self.core.local.manager.clock.since(began));
         }
         self.signatures.ask(peer);
     }
@@ -448,7 +457,7 @@ impl Dispatcher {
             return;
         }
         for unauthenticated in [false, true] {
-            let began = Instant::now();
+            let began = self.clock().now();
             for place in 0..self.active.len() {
                 let key = self.active[place];
                 if self.is_unauthenticated(key) == unauthenticated {
@@ -456,7 +465,7 @@ impl Dispatcher {
                 }
             }
             if unauthenticated {
-                self.precedence.took(began.elapsed());
+                self.precedence.took(self.core.local.manager.clock.since(began));
             }
         }
     }
@@ -469,10 +478,10 @@ impl Dispatcher {
         let Some(peer) = self.core.peers.get_mut(key) else { return };
         let _role = role::enter(peer.role());
         let user = peer.sharing_user().filter(|_| self.core.shares.is_shared());
-        let began = user.map(|_| Instant::now());
+        let began = user.map(|_| self.core.local.manager.clock.now());
         let has_written = peer.write(&self.core.local.tls_meter);
         if let (Some(user), Some(began)) = (user, began) {
-            self.core.shares.took(user, began.elapsed());
+            self.core.shares.took(user, self.core.local.manager.clock.since(began));
         }
         if has_written && std::mem::take(&mut peer.transport.output_full) {
             for link in peer.links.values() {
@@ -525,7 +534,7 @@ impl Dispatcher {
         if self.core.peers.len() >= CONNECTIONS_MAX || self.stop_by.is_some() {
             let refusal =
                 Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{} connections", self.core.peers.len()));
-            if self.core.local.manager.peer_lines.may_write(Instant::now()) {
+            if self.core.local.manager.peer_lines.may_write(self.clock().now()) {
                 crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}");
             }
             return;
@@ -572,7 +581,7 @@ impl Dispatcher {
             sasl: None,
             alive: Arc::default(),
             held: 0,
-            links: HashMap::new(),
+            links: HashMap::default(),
             opened: None,
             arriving: Share::new(self.core.local.now),
             listed: false,
@@ -585,7 +594,7 @@ impl Dispatcher {
             sending: None,
             is_channel: false,
             units: Vec::new(),
-            staged_gets: HashMap::new(),
+            staged_gets: HashMap::default(),
             dynamic: Vec::new(),
             sole: None,
             left: Vec::new(),
@@ -659,9 +668,9 @@ impl Dispatcher {
                 }
             }
             Notice::Adopt(stream, tls) => {
-                let began = Instant::now();
+                let began = self.clock().now();
                 self.adopt(stream, tls.as_deref());
-                self.precedence.took(began.elapsed());
+                self.precedence.took(self.core.local.manager.clock.since(began));
             }
             #[cfg(test)]
             Notice::Join(front) => match self.add(Socket::Absent, front, false).map(|peer| peer.key) {
@@ -752,7 +761,7 @@ impl Dispatcher {
             if !self.core.peers.get(key).is_some_and(Peer::is_over) {
                 continue;
             }
-            let began = Instant::now();
+            let began = self.clock().now();
             let mut peer = self.core.peers.remove(key);
             peer.arriving.holds(0, 0, &self.core.local.manager.arriving);
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
@@ -768,7 +777,7 @@ impl Dispatcher {
             // Closing the socket is most of the work.
             drop(peer);
             if is_unauthenticated {
-                self.precedence.took(began.elapsed());
+                self.precedence.took(self.core.local.manager.clock.since(began));
             }
         }
         self.core.local.tell_of_gone(state);

@@ -1,7 +1,7 @@
 //! What one link that gets passes over: messages that are addressed to others, and those that it will not have again.
 
+use crate::maps::HashMap;
 use bulla_queue::MessageId;
-use hashbrown::HashMap;
 
 /// Messages that one link remembers to pass over.
 pub(crate) const PASSED_OVER_MAX: usize = if cfg!(test) { 64 } else { 65_536 };

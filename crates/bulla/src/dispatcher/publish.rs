@@ -14,13 +14,13 @@ use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
 use crate::front::Front;
 use crate::manager::{Route, State};
+use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch};
 use crate::topics::{self, Publisher, Target};
 use bulla_amqp::DeliveryState;
 use bulla_queue::{Message, MessageId, QueueId};
 use bulla_seal::Policy;
-use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// What the selectors of all subscriptions may take to judge one publication beside looking at it, in messages looked
@@ -243,7 +243,7 @@ fn put_copies(
 ) -> Result<(), Refusal> {
     let mut puts: Vec<(QueueId, Message)> = Vec::with_capacity(copies.len());
     let mut traces = Vec::with_capacity(copies.len());
-    let mut before: HashMap<QueueId, usize> = HashMap::with_capacity(copies.len());
+    let mut before: HashMap<QueueId, usize> = HashMap::with_capacity_and_hasher(copies.len(), Default::default());
     let mut failed = None;
     for Copy { queue, policy, transmission, message, whose } in copies {
         if state.store.attributes(queue).is_none() {

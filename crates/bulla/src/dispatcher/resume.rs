@@ -9,11 +9,11 @@ use crate::asker::Who;
 use crate::authority::Right;
 use crate::front::{Attach, DeliveryId, LinkId, SessionId};
 use crate::manager::State;
+use crate::maps::{HashMap, HashSet};
 use crate::reason::{self, Refusal};
 use crate::resumable::{Kept, KeptGets, LinkName, Over, PutOutcome, Resumable, Terms};
 use bulla_amqp::{AnyTarget, AttachReply, DeliveryState, DeliveryTag, Role, Symbol, UnsettledMap};
 use bulla_queue::{MessageId, Ticket};
-use hashbrown::{HashMap, HashSet};
 
 /// What an attach is answered with.
 #[derive(Default)]

@@ -5,12 +5,11 @@ use crate::catalog::status::Deed;
 use crate::catalog::{Backout, LocalQueue};
 use crate::envelope::{self, Label};
 use crate::manager::{ERROR_QUEUE, Manager, Route, State, Stays, Stuck};
+use crate::maps::{HashMap, HashSet};
 use crate::reason::{self, Refusal};
 use crate::reports::Moment;
 use bulla_queue::log::LogError;
 use bulla_queue::{Message, MessageId, PutError, QueueId, ReadError, RemoveError, SpillError};
-use hashbrown::{HashMap, HashSet};
-use std::time::Instant;
 
 /// Stuck messages looked at at one tick.
 const STUCK_LOOKS_PER_TICK: usize = 10_000;
@@ -146,7 +145,7 @@ pub(crate) fn retry_stuck(state: &mut State) {
     state.told_of_stuck = false;
     let (mut tries, mut bytes) = (RETRIES_PER_TICK, RETRIED_BYTES_PER_TICK);
     // One look at a queue that takes nothing is enough for all that wait for it.
-    let mut closed: HashSet<String> = HashSet::new();
+    let mut closed: HashSet<String> = HashSet::default();
     for _ in 0..state.stuck.len().min(STUCK_LOOKS_PER_TICK) {
         if tries == 0 || bytes == 0 {
             return;
@@ -244,7 +243,7 @@ pub(crate) fn give_back(from: &Route, wall_ms: u64, state: &mut State, id: Messa
         let detail = format!("backed out {} times", found.delivery_count.saturating_add(failures));
         match move_backed_out(from, to.as_deref(), &detail, wall_ms, state, id) {
             Ok(()) => return,
-            Err(why) if state.peer_lines.may_write(Instant::now()) => {
+            Err(why) if state.peer_lines.may_write(state.clock.now()) => {
                 crate::warning!(
                     queue = from.queue_name,
                     "{}: a message was {detail} and stays: {why}",
@@ -272,7 +271,7 @@ fn move_backed_out(
         return Err(format!("{to} is the queue it is on"));
     }
     Stuck { id, what: Stays::Move { to: to.to_owned(), label } }.try_again(state)?;
-    if state.peer_lines.may_write(Instant::now()) {
+    if state.peer_lines.may_write(state.clock.now()) {
         crate::note!(queue = from.queue_name, "{}: a message was {detail} and goes to {to}", from.queue_name);
     }
     Ok(())

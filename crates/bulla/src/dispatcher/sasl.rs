@@ -18,7 +18,6 @@ use bytes::Bytes;
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Instant;
 use zeroize::Zeroizing;
 
 /// A client names its mechanism.
@@ -75,15 +74,15 @@ fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
     let (user, password) = (plain.user.to_owned(), Zeroizing::new(plain.password.to_owned()));
     let (manager, address) = (local.manager.clone(), ip(peer));
     // Asked first: who is locked out takes no place from others.
-    if manager.lockouts().is_locked(&user, address, Instant::now()) {
+    if manager.lockouts().is_locked(&user, address, manager.clock.now()) {
         return refuse(peer, local, Some(plain.user), &LockedOut);
     }
     if manager.users.is_remembered(&user, &password) {
-        manager.lockouts().succeeded(&user, address, Instant::now());
-        manager.checks.was_right(address, Instant::now());
+        manager.lockouts().succeeded(&user, address, manager.clock.now());
+        manager.checks.was_right(address, manager.clock.now());
         return done(peer, identity);
     }
-    let is_known = manager.lockouts().is_known(&user, address, Instant::now());
+    let is_known = manager.lockouts().is_known(&user, address, manager.clock.now());
     // Deriving a key from a password takes a part of a second on purpose: not on this thread.
     check(peer, local, is_known, move |manager| {
         // Asked again: those who wait at the same time are counted one by one.
@@ -111,7 +110,7 @@ fn check(peer: &mut Peer, local: &Local, is_known: bool, look: impl FnOnce(&Mana
         }
         is_right
     };
-    local.manager.checks.submit(applicant, Box::new(carried_out), Instant::now());
+    local.manager.checks.submit(applicant, Box::new(carried_out), local.manager.clock.now());
 }
 
 fn bearer(peer: &mut Peer, local: &Local, response: &[u8]) {
@@ -173,14 +172,14 @@ fn judge<T, E>(
     look: impl FnOnce() -> Result<T, E>,
     is_guess: impl FnOnce(&E) -> bool,
 ) -> Result<Result<T, E>, LockedOut> {
-    if manager.lockouts().is_locked(user, address, Instant::now()) {
+    if manager.lockouts().is_locked(user, address, manager.clock.now()) {
         return Err(LockedOut);
     }
     let seen = look();
     match &seen {
-        Ok(_) => manager.lockouts().succeeded(user, address, Instant::now()),
+        Ok(_) => manager.lockouts().succeeded(user, address, manager.clock.now()),
         Err(error) if is_guess(error) => {
-            let begun = manager.lockouts().failed(user, address, Instant::now());
+            let begun = manager.lockouts().failed(user, address, manager.clock.now());
             for begun in begun {
                 authority::raise(manager, locked_out(begun, user, address));
             }

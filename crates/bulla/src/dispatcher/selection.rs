@@ -2,13 +2,13 @@
 
 use super::passed_over::PassedOver;
 use crate::manager::{Route, State};
+use crate::maps::HashMap;
 use crate::message_groups::{Owner, bucket_of};
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch, Selector, group_of, keys_of};
 use bulla_amqp::types::Source;
 use bulla_amqp::{Symbol, Value};
 use bulla_queue::{Cursor, Look, Looked, MessageId, QueueId, Seen, Store};
-use hashbrown::HashMap;
 
 /// The filter of JMS selectors, as it is registered, by name and by number.
 const FILTER: &str = "apache.org:selector-filter:string";
@@ -168,7 +168,7 @@ impl Selection {
             selector,
             group_owner,
             freed,
-            taken: HashMap::new(),
+            taken: HashMap::default(),
             owed: Vec::new(),
             scratch: Scratch::default(),
             by_cursor: false,

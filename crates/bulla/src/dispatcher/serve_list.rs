@@ -1,7 +1,7 @@
 //! The queues that are to be served in this turn, each once, in the order in which they were asked for.
 
+use crate::maps::HashMap;
 use bulla_queue::QueueId;
-use hashbrown::HashMap;
 
 /// Up to so many a look at all of them costs less than a hash.
 const SCANNED_MAX: usize = 16;

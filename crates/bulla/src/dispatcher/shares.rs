@@ -11,7 +11,7 @@
 //! pays the part that it has of the bytes that were put lately.
 
 use crate::limits::UserId;
-use hashbrown::HashMap;
+use crate::maps::HashMap;
 use std::time::{Duration, Instant};
 
 /// A user who was read within this time may want something again at any moment.
@@ -196,7 +196,7 @@ mod tests {
 
     impl Turns {
         fn new() -> Self {
-            Self { shares: Shares::default(), now: Instant::now(), had: HashMap::new(), longest: Duration::ZERO }
+            Self { shares: Shares::default(), now: Instant::now(), had: HashMap::default(), longest: Duration::ZERO }
         }
 
         fn turn(&mut self, wanting: &[(usize, Duration, usize)]) {
@@ -229,12 +229,12 @@ mod tests {
         let mut turns = Turns::new();
         let wanting = [(COSTLY, Duration::from_micros(50), 1_000), (CHEAP, Duration::from_micros(1), 200)];
         (0..20).for_each(|_| turns.turn(&wanting));
-        (turns.longest, turns.had) = (Duration::ZERO, HashMap::new());
+        (turns.longest, turns.had) = (Duration::ZERO, HashMap::default());
         (0..10_000).for_each(|_| turns.turn(&wanting));
         let (costly, cheap) = (turns.had[&COSTLY], turns.had[&CHEAP]);
         assert!(costly <= cheap + 2 * DEBT_MAX && cheap <= costly + 2 * DEBT_MAX, "{costly:?} and {cheap:?}");
         // Of links that come and go it has less.
-        turns.had = HashMap::new();
+        turns.had = HashMap::default();
         for _ in 0..10_000 {
             let before = turns.had.get(&COSTLY).copied().unwrap_or_default();
             turns.turn(&wanting);
@@ -256,7 +256,7 @@ mod tests {
         let (mut put, mut journal) = (0, Duration::ZERO);
         for number in 0..10_000 {
             if number == 20 {
-                (journal, turns.had) = (Duration::ZERO, HashMap::new());
+                (journal, turns.had) = (Duration::ZERO, HashMap::default());
             }
             turns.turn(&wanting);
             put += MESSAGE_BYTES;

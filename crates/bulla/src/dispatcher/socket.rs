@@ -1,5 +1,7 @@
 //! A peer's socket, plain or under TLS.
 
+#[cfg(test)]
+use super::pipe::PipeEnd;
 use super::tls_socket::TlsSocket;
 use mio::net::TcpStream;
 use openssl::ssl::{Ssl, SslRef};
@@ -40,6 +42,9 @@ pub(crate) enum Socket {
     /// None: the front end moves its messages without bytes.
     #[cfg(test)]
     Absent,
+    /// The core's end of a simulated connection.
+    #[cfg(test)]
+    Pipe(PipeEnd),
 }
 
 impl Socket {
@@ -57,12 +62,16 @@ impl Socket {
             Self::Plain(stream) => Some(stream),
             Self::Tls(tls) => Some(tls.tcp()),
             #[cfg(test)]
-            Self::Absent => None,
+            Self::Absent | Self::Pipe(_) => None,
         }
     }
 
     /// The partner's address.
     pub(crate) fn peer_address(&mut self) -> io::Result<SocketAddr> {
+        #[cfg(test)]
+        if let Self::Pipe(pipe) = self {
+            return Ok(pipe.peer_address());
+        }
         self.tcp().map_or_else(|| Err(io::ErrorKind::NotConnected.into()), |stream| stream.peer_addr())
     }
 
@@ -124,6 +133,8 @@ impl Socket {
             Self::Tls(tls) => tls.read(into),
             #[cfg(test)]
             Self::Absent => Ok(Moved::Blocked),
+            #[cfg(test)]
+            Self::Pipe(pipe) => pipe.read(into),
         }
     }
 
@@ -141,6 +152,8 @@ impl Socket {
             Self::Tls(tls) => tls.write(slices),
             #[cfg(test)]
             Self::Absent => Ok(Moved::Blocked),
+            #[cfg(test)]
+            Self::Pipe(pipe) => pipe.write(slices),
         }
     }
 

@@ -22,12 +22,12 @@ use super::publishing::Subscriber;
 use super::returns;
 use crate::front::{Attach, Delivery, Front, LinkId};
 use crate::manager::State;
+use crate::maps::HashSet;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
 use bulla_amqp::transaction::{self, Control, Declare, Discharge};
 use bulla_amqp::{AttachReply, Coordinator as Capabilities, DeliveryState, Error, condition};
 use bulla_queue::{Message, MessageId, QueueId};
-use hashbrown::HashSet;
 use std::time::Duration;
 use units::{Answer, Contents, Coordinator, Discharged, StagedGet, StagedPut, Unit, UnitId, backed_out, limit};
 

@@ -463,7 +463,7 @@ fn load_definitions(settings: &Settings, store: &mut Store) -> Result<Loaded, St
 }
 
 /// Brings the store's queues in line with the definitions, which are what the operator reads.
-fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
+pub(crate) fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
     let state = &mut *manager.lock();
     for (name, queue) in &state.definitions.queues {
         let attributes = attributes(name, queue, &state.definitions);

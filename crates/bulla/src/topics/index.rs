@@ -2,7 +2,7 @@
 //! is.
 
 use crate::catalog::topic_names::{ANY_MANY, ANY_ONE, SEPARATOR};
-use hashbrown::HashMap;
+use crate::maps::HashMap;
 use slab::Slab;
 
 /// Names a subscription in the index; never used again.

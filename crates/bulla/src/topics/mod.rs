@@ -24,11 +24,11 @@ use crate::catalog::system_queues::DEFAULT_MODEL;
 use crate::catalog::{Definitions, Needed, Subscription, Topic};
 use crate::envelope::Defaults;
 use crate::manager::{Route, State};
+use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use crate::rights::no_right;
 use crate::selector::Selector;
 use bulla_seal::Policy;
-use hashbrown::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 

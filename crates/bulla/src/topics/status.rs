@@ -4,7 +4,7 @@ use super::{Counts, Index, Live, Topics};
 use crate::catalog::status::{SubscriptionStatus, TopicStatus};
 use crate::catalog::topic_names::check_topic;
 use crate::manager::State;
-use hashbrown::HashMap;
+use crate::maps::HashMap;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 

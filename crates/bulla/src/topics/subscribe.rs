@@ -15,7 +15,6 @@ use crate::rights::no_right;
 use crate::selector::Selector;
 use bulla_queue::{QueueAttributes, QueueId};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// What a link asks for that subscribes.
 #[derive(Debug)]
@@ -94,7 +93,7 @@ impl State {
             if replaced.is_none() {
                 self.users.may_keep(who.user, Kept::Subscription)?;
             }
-            self.users.may_make(who.user, Instant::now())?;
+            self.users.may_make(who.user, self.clock.now())?;
         }
         // Only now, when there will be a new one: what is on the queue of the old one goes with it.
         match (replaced, &wanted.name) {
@@ -213,7 +212,7 @@ impl State {
             None => self.end_dynamic(queue),
             Some(name) if is_closed => {
                 if let Err(refusal) = self.unsubscribe(name)
-                    && self.peer_lines.may_write(Instant::now())
+                    && self.peer_lines.may_write(self.clock.now())
                 {
                     crate::warning!("subscription {name} was to go, and stays: {refusal}");
                 }

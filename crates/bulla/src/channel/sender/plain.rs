@@ -4,6 +4,7 @@ use super::sending::{PlainLink, Sending, Way};
 use crate::channel::transmission;
 use crate::dispatcher::peer::Link;
 use crate::front::{Front, LinkId};
+use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use bulla_amqp::types::SenderSettleMode;
 use bulla_amqp::{AttachRequest, Payload, Sections};
@@ -17,7 +18,7 @@ impl Sending {
         &mut self,
         address: &str,
         front: &mut Front,
-        known: &mut hashbrown::HashMap<LinkId, Link>,
+        known: &mut HashMap<LinkId, Link>,
     ) -> Result<(LinkId, bool), Refusal> {
         let Way::Plain { links, .. } = &mut self.way else {
             return Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, "the partner takes all messages on one link"));

@@ -13,11 +13,12 @@ use crate::dispatcher::socket::Traffic;
 use crate::envelope::Arrival;
 use crate::front::{LinkId, SessionId};
 use crate::manager::State;
+use crate::maps::HashMap;
 use crate::ordered_line::OrderedLine;
 use crate::reason::Refusal;
 use bulla_amqp::Payload;
 use bulla_queue::{Found, MessageId, QueueId, Ticket};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -7,11 +7,11 @@ use crate::dispatcher::peer::{Link, Peer};
 use crate::dispatcher::publishing::Subscriber;
 use crate::dispatcher::returns;
 use crate::manager::State;
+use crate::maps::HashMap;
 use crate::refusals::store_refusal;
 use crate::reports::{self, Report};
 use bulla_amqp::DeliveryState;
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
-use hashbrown::HashMap;
 
 /// What a commit does, as far as it can be known before.
 struct Prepared<'a> {
@@ -96,7 +96,7 @@ impl<'a> Prepared<'a> {
     fn of(staged: Vec<StagedPut>, gets: usize, state: &State) -> Self {
         let mut traces = Vec::with_capacity(staged.len());
         let mut puts = Vec::with_capacity(staged.len());
-        let mut before = Before::new();
+        let mut before = Before::default();
         for StagedPut { queue, message, is_single, is_remote, asks, whose } in staged {
             if let Some(Subscriber { is_spared, .. }) = whose {
                 let before = on_queue(&mut before, queue, &puts);
@@ -119,7 +119,7 @@ impl<'a> Prepared<'a> {
     /// may be staged.
     fn retire(&mut self, unit: &'a Unit, local: &Local, state: &mut State) {
         let (mut moved_left, mut told_left) = (UNIT_BYTES_MAX.saturating_sub(unit.bytes), UNIT_BYTES_MAX);
-        let mut before = Before::new();
+        let mut before = Before::default();
         for get in &unit.gets {
             match &get.outcome {
                 _ if !get.is_said => self.kept.push(get),

@@ -3,11 +3,11 @@
 use crate::dispatcher::publishing::Subscriber;
 use crate::front::{DeliveryId, LinkId, SessionId};
 use crate::manager::Route;
+use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use bulla_amqp::DeliveryState;
 use bulla_queue::{Message, MessageId, QueueId};
 use bytes::Bytes;
-use hashbrown::HashMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;

@@ -5,9 +5,9 @@ use crate::dispatcher::passed_over::PASSED_OVER_MAX;
 use crate::dispatcher::returns;
 use crate::envelope::Label;
 use crate::manager::{State, Stays, Stuck};
+use crate::maps::HashMap;
 use crate::reports;
 use bulla_queue::MessageId;
-use hashbrown::HashMap;
 
 /// Puts messages on a queue and locks them, as if they were with clients.
 fn locked(harness: &Harness, queue: &str, count: u64) -> Vec<MessageId> {
@@ -53,7 +53,7 @@ fn a_message_that_is_longer_than_the_rest_of_a_commit_moves_after_it() {
     let from = state.route("A").unwrap();
     let bytes = state.store.find(messages[0]).unwrap().1.body_bytes as usize;
     let to = ("DEAD".to_owned(), Label::new(None, "rejected", "", "A", 0));
-    let (mut before, mut left) = (HashMap::new(), bytes);
+    let (mut before, mut left) = (HashMap::default(), bytes);
     assert!(returns::moved_with(&from, state, messages[0], &to, &[], &mut before, &mut left).is_some());
     assert_eq!(left, 0);
     assert!(returns::moved_with(&from, state, messages[1], &to, &[], &mut before, &mut left).is_none());

@@ -1,0 +1,118 @@
+//! A journal whose disk takes its time.
+
+use crate::clock::Clock;
+use bulla_queue::log::{Batch, Claim, Epoch, Event, LogError, LogLimits, Position, Replayed};
+use bulla_queue::{FileLog, Log, sim::SimDisk};
+use fastrand::Rng;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a batch takes at the most.
+const LATENCY_MAX_US: u64 = 5_000;
+
+/// A log that writes a batch some time after it was submitted.
+pub(super) struct LateLog {
+    log: FileLog<SimDisk>,
+    clock: Clock,
+    random: Rng,
+    /// Batches that are not written yet, and when they are.
+    waiting: VecDeque<(Instant, Batch)>,
+    due: Due,
+}
+
+/// When the next batch is written, for who moves the clock.
+#[derive(Clone, Default)]
+pub(super) struct Due(Arc<Mutex<Option<Instant>>>);
+
+impl Due {
+    pub(super) fn get(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, at: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+}
+
+impl LateLog {
+    pub(super) fn new(log: FileLog<SimDisk>, clock: Clock, seed: u64, due: Due) -> Self {
+        due.set(None);
+        Self { log, clock, random: Rng::with_seed(seed), waiting: VecDeque::new(), due }
+    }
+
+    fn waiting_bytes(&self) -> u64 {
+        let usual = |batch: &Batch| batch.bytes() <= self.log.limits().batch_bytes_max;
+        self.waiting.iter().filter(|(_, batch)| usual(batch)).map(|(_, batch)| batch.bytes()).sum()
+    }
+
+    /// Has everything written that is due by then.
+    fn write(&mut self, now: Instant) -> Result<(), LogError> {
+        while self.waiting.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((at, batch)) = self.waiting.pop_front() else { break };
+            if let Err((batch, error)) = self.log.submit(batch) {
+                self.waiting.push_front((at, batch));
+                return Err(error);
+            }
+        }
+        self.due.set(self.waiting.front().map(|(at, _)| *at));
+        Ok(())
+    }
+}
+
+impl Log for LateLog {
+    fn claim(&mut self, now: Instant, how: Claim) -> Result<(Epoch, Position), LogError> {
+        self.log.claim(now, how)
+    }
+
+    fn start(&self) -> Position {
+        self.log.start()
+    }
+
+    fn replay(&mut self, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError> {
+        self.log.replay(each)
+    }
+
+    fn submit(&mut self, batch: Batch) -> Result<(), (Batch, LogError)> {
+        if self.waiting.len() >= self.limits().batches_in_flight_max {
+            return Err((batch, LogError::Busy));
+        }
+        let after = self.waiting.back().map_or_else(|| self.clock.now(), |(at, _)| *at);
+        let latency = if self.random.bool() { 0 } else { self.random.u64(..LATENCY_MAX_US) };
+        self.waiting.push_back((after + Duration::from_micros(latency), batch));
+        self.due.set(self.waiting.front().map(|(at, _)| *at));
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Instant, events: &mut Vec<Event>, spare: &mut Vec<Batch>) -> Result<(), LogError> {
+        self.write(now)?;
+        self.log.poll(now, events, spare)
+    }
+
+    fn settle(&mut self) {
+        let last = self.waiting.back().map(|(at, _)| *at);
+        // What fails is told by the next poll.
+        let _ = last.map(|at| self.write(at));
+        self.log.settle();
+    }
+
+    fn read(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
+        self.log.read(at, bytes, into)
+    }
+
+    fn release(&mut self, before: Position) -> Result<(), LogError> {
+        self.log.release(before)
+    }
+
+    fn space(&self) -> u64 {
+        self.log.space().saturating_sub(self.waiting_bytes())
+    }
+
+    fn reserve(&mut self, batch_bytes: u64, besides: u64) -> Result<(), LogError> {
+        self.log.reserve(batch_bytes, besides.saturating_add(self.waiting_bytes()))
+    }
+
+    fn limits(&self) -> LogLimits {
+        self.log.limits()
+    }
+}

@@ -1,0 +1,76 @@
+//! A whole queue manager in a test, on a simulated clock, network and disk.
+//!
+//! One thread calls the turns of a real dispatcher over a real store. Its disk is [`bulla_queue::sim::SimDisk`], its
+//! connections are bytes in memory, and time goes by when the simulation says so. Clients speak AMQP by the engine of
+//! this project. All that happens follows from a seed: what clients do, how slow the network and the disk are, where
+//! connections break, and at which step of the disk the power goes. [`checker::Checker`] knows what clients were
+//! promised.
+//!
+//! A failure names the seed. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps, and `BULLA_TRACE=1`
+//! writes each event on standard error. `BULLA_SECONDS=n` runs new seeds for so long: `make simulate`.
+//!
+//! What is not simulated: `objects.mqsc`, the audit log and the file of users, TLS, and the meters of processor time.
+
+mod checker;
+mod client;
+mod late_log;
+mod node;
+mod world;
+
+use crate::dispatcher::harness::seeds_and_steps;
+use crate::log::EXIT_UNWINDS;
+use crate::wall_clock::wall_ms;
+use std::time::{Duration, Instant, SystemTime};
+use world::{Run, World};
+
+/// Some twenty seconds, built for tests or for release.
+const SEEDS: u64 = if cfg!(debug_assertions) { 20 } else { 200 };
+const STEPS: u64 = 20_000;
+
+/// Runs a seed, and says which it was where that fails.
+fn run(seed: u64, steps: u64) -> Run {
+    /// Says the seed also where something panics.
+    struct Says(u64);
+    impl Drop for Says {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("the simulation failed: BULLA_SEED={} runs this one alone", self.0);
+            }
+        }
+    }
+    let says = Says(seed);
+    EXIT_UNWINDS.set(true);
+    let run = World::run(seed, steps);
+    EXIT_UNWINDS.set(false);
+    let run = run.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+    drop(says);
+    run
+}
+
+#[test]
+fn whatever_happens_clients_find_what_they_were_promised() {
+    let (seeds, steps) = seeds_and_steps(SEEDS, STEPS);
+    let seconds = std::env::var("BULLA_SECONDS").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
+    // Each longer run has seeds of its own.
+    let first = if seconds.is_some() && seeds.start == 0 { wall_ms(SystemTime::now()) } else { seeds.start };
+    let began = Instant::now();
+    let (mut simulated, mut last) = (Duration::ZERO, first);
+    while seconds.map_or(last < seeds.end, |seconds| began.elapsed() < seconds) {
+        let run = run(last, steps);
+        println!("seed {last}: {:.0?} {:?}", run.simulated, run.counts);
+        (simulated, last) = (simulated + run.simulated, last + 1);
+    }
+    let real = began.elapsed();
+    println!(
+        "seeds {first} to {last} of {steps} steps: {simulated:.0?} simulated in {real:.1?}, {:.0} times as fast",
+        simulated.as_secs_f64() / real.as_secs_f64()
+    );
+}
+
+#[test]
+fn a_seed_runs_the_same_way_twice() {
+    let (seeds, _) = seeds_and_steps(3, STEPS);
+    for seed in seeds {
+        assert_eq!(run(seed, STEPS / 4).digest, run(seed, STEPS / 4).digest, "seed {seed}");
+    }
+}

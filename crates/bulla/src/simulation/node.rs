@@ -1,0 +1,183 @@
+//! A simulated machine: a disk, and the queue manager that runs over it until it crashes.
+
+use super::late_log::{Due, LateLog};
+use crate::arriving::{ARRIVING_BYTES_MAX, Arriving};
+use crate::audit::Audit;
+use crate::authority::{ANONYMOUS, Authorities, Entity, ObjectType, Profile, RecordKey};
+use crate::catalog::exit_codes::EXIT_JOURNAL;
+use crate::catalog::{BASE_TOPIC, Change, Definitions};
+use crate::clock::Clock;
+use crate::devices::Devices;
+use crate::dispatcher::Dispatcher;
+use crate::log::Exit;
+use crate::mailbox::{Left, Mailboxes};
+use crate::manager::Manager;
+use crate::noted::Noted;
+use crate::noted::start::{Failed, Loaded, load};
+use crate::random::Random;
+use crate::serve;
+use crate::task::Tasks;
+use crate::users::Users;
+use bulla_device::{Kind, Scheduler};
+use bulla_queue::sim::{Fate, Fault, SimDisk};
+use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Store};
+use bulla_seal::ring::Rings;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+/// Small, so that segments are begun, carried forward from and given back within a seed.
+const SEGMENT_BYTES: u64 = 64 << 10;
+const LIMITS: Limits = Limits {
+    memory_bytes_max: 32 << 10,
+    batch_bytes_max: 4 << 10,
+    reserve_bytes: 24 << 10,
+    checkpoint_bytes: 30_000,
+    log_bytes_min: 3 * SEGMENT_BYTES,
+    backlog_bytes_max: 64 << 10,
+};
+const SPILL_BYTES_MAX: u64 = 1 << 20;
+
+/// A machine.
+pub(super) struct Node {
+    name: String,
+    clock: Clock,
+    disk: SimDisk,
+    due: Due,
+    running: Option<Running>,
+}
+
+/// A queue manager that runs.
+pub(super) struct Running {
+    pub(super) manager: Arc<Manager>,
+    pub(super) dispatcher: Dispatcher,
+    /// When it has something to do.
+    pub(super) due: Instant,
+}
+
+/// The power is gone: the queue manager is not there any more.
+#[derive(Debug)]
+pub(super) struct Crashed;
+
+impl Node {
+    /// A machine with an empty disk.
+    pub(super) fn new(name: &str, clock: &Clock) -> Self {
+        let (name, clock, due) = (name.to_owned(), clock.clone(), Due::default());
+        Self { name, clock, disk: SimDisk::default(), due, running: None }
+    }
+
+    pub(super) fn disk(&self) -> &SimDisk {
+        &self.disk
+    }
+
+    pub(super) fn running(&mut self) -> Option<&mut Running> {
+        self.running.as_mut()
+    }
+
+    /// Has the power go after so many more steps of the disk.
+    pub(super) fn crash_after(&self, steps: u64) {
+        self.disk.set_fault(self.disk.steps() + steps, Fault::Crash);
+    }
+
+    /// The power goes; what the disk finds of what was not synced is left to `fate`.
+    pub(super) fn crash(&mut self, fate: Fate) {
+        self.disk.set_fault(self.disk.steps(), Fault::Crash);
+        self.running = None;
+        self.disk = self.disk.after_crash(fate);
+    }
+
+    /// Starts the queue manager over what the disk has. `changes` are made once it runs.
+    pub(super) fn start(&mut self, seed: u64, changes: &[Change]) -> Result<(), Crashed> {
+        match self.try_start(seed, changes) {
+            Ok(running) => self.running = Some(running),
+            Err(error) if self.disk.crashed() => drop(error),
+            Err(error) => panic!("the queue manager does not start: {error}"),
+        }
+        if self.running.is_some() { Ok(()) } else { Err(Crashed) }
+    }
+
+    fn try_start(&self, seed: u64, changes: &[Change]) -> Result<Running, String> {
+        fn text(error: impl std::fmt::Debug) -> String {
+            format!("{error:?}")
+        }
+        let clock = self.clock.clone();
+        let now = clock.now();
+        let options = FileLogOptions {
+            segment_bytes: SEGMENT_BYTES,
+            first_segment_bytes: SEGMENT_BYTES,
+            driver: Driver::Inline,
+            clock: Arc::new(move || clock.now()),
+            ..FileLogOptions::default()
+        };
+        let log = FileLog::open(self.disk.clone(), options).map_err(text)?;
+        let log = LateLog::new(log, self.clock.clone(), seed, self.due.clone());
+        let spill = FileSpill::open(SimDisk::default(), SPILL_BYTES_MAX).map_err(text)?;
+        let mut store = Store::open(Box::new(log), Box::new(spill), LIMITS, now).map_err(text)?;
+        store.ensure_identity(Random::seeded(seed).bytes(), now).map_err(text)?;
+        // `objects.mqsc` is no part of the simulation: there is no folder for it.
+        let nowhere = data().join("none");
+        let initial = || Definitions::initial(&self.name);
+        let loaded = load(&mut store, &nowhere, initial, |_| Ok::<_, Failed>(()));
+        let Loaded { definitions, last, .. } = loaded.map_err(text)?;
+        let manager = self.manager(store, (definitions, Noted::after(last)), seed);
+        serve::define_queues(&manager, &manager.data).map_err(text)?;
+        {
+            let state = &mut *manager.lock();
+            state.commit_definitions(changes, &[]).map_err(text)?;
+            state.store.sync(now).map_err(text)?;
+        }
+        let (left, mailbox) = Left::fresh().map_err(text)?;
+        assert!(manager.mailboxes.add(mailbox.clone()));
+        let dispatcher = Dispatcher::new(0, manager.clone(), left, mailbox, None, None).map_err(text)?;
+        Ok(Running { manager, dispatcher, due: now })
+    }
+
+    fn manager(&self, store: Store, defined: (Definitions, Noted), seed: u64) -> Arc<Manager> {
+        static SCHEDULER: OnceLock<Arc<Scheduler>> = OnceLock::new();
+        let scheduler = SCHEDULER.get_or_init(|| Scheduler::without_monitor(Kind::Cpu, 1)).clone();
+        let data = data();
+        let devices = Devices::new(scheduler, PathBuf::new(), &[]);
+        let parts = (Arc::new(Mailboxes::new()), Arc::new(Tasks::default()), devices, Arc::new(Audit::nowhere()));
+        let (rings, users) = (Rings::new(data.join("rings")), Users::open(data).unwrap());
+        let arriving = Arriving::new(ARRIVING_BYTES_MAX);
+        let manager = Manager::new(data.to_owned(), rings, None, users, store, defined, arriving, parts);
+        Arc::new(manager.with_clock(&self.clock, seed))
+    }
+
+    /// Whether no client is connected and nothing waits for the disk.
+    pub(super) fn is_quiet(&self) -> bool {
+        let Some(running) = &self.running else { return true };
+        running.dispatcher.connections() == 0 && self.due.get().is_none()
+    }
+
+    /// One turn of the queue manager. A crash of its disk ends it.
+    pub(super) fn turn(&mut self) -> Result<(), Crashed> {
+        let Some(running) = &mut self.running else { return Err(Crashed) };
+        match catch_unwind(AssertUnwindSafe(|| running.dispatcher.turn_now())) {
+            Ok(due) => {
+                running.due = self.due.get().map_or(due, |disk| due.min(disk));
+                Ok(())
+            }
+            Err(what) if what.downcast_ref() == Some(&Exit(EXIT_JOURNAL)) && self.disk.crashed() => Err(Crashed),
+            Err(what) => resume_unwind(what),
+        }
+    }
+}
+
+/// Who may do what: everyone everything.
+pub(super) fn open_to_all() -> Vec<Change> {
+    let topics = RecordKey {
+        object: ObjectType::Topic,
+        profile: Profile::parse(BASE_TOPIC).unwrap(),
+        entity: Entity::principal(ANONYMOUS),
+    };
+    let records = Authorities::open_to_all().records.iter().chain([(topics, ObjectType::Topic.rights())]).collect();
+    vec![Change::SetAuthority(records)]
+}
+
+/// A data directory with nothing in it but a file of users, who are none.
+fn data() -> &'static Path {
+    static DATA: OnceLock<tempfile::TempDir> = OnceLock::new();
+    DATA.get_or_init(|| tempfile::tempdir().unwrap()).path()
+}

@@ -1,0 +1,344 @@
+//! The simulated world: a machine with a queue manager, clients, the network between them, and what goes wrong.
+
+use super::checker::{Checker, Counts, Shown};
+use super::client::{Client, Places, Surroundings, shown};
+use super::node::{Crashed, Node, open_to_all};
+use crate::catalog::{Change, Full, LocalQueue, Subscription};
+use crate::clock::Clock;
+use crate::dispatcher::pipe::Pipe;
+use crate::envelope;
+use bulla_queue::sim::Fate;
+use fastrand::Rng;
+use std::hash::{DefaultHasher, Hasher};
+use std::time::{Duration, Instant};
+
+const PLACES: Places =
+    Places { queues: &["FIRST", "SECOND", "SHORT", "TIGHT", "LEFT", "RIGHT"], open: 4, topic: "topic://news" };
+/// The queue that producers wait for, and the one that refuses, when it is full.
+const SHORT: usize = 2;
+const TIGHT: usize = 3;
+const CLIENTS_MAX: usize = 5;
+/// Steps of the disk within which a crash comes that was decided on.
+const CRASH_WITHIN_STEPS: u64 = 40;
+/// Turns that a queue manager without clients may take to come to rest.
+const QUIET_WITHIN_TURNS: u32 = 10_000;
+
+/// A world of one queue manager.
+pub(super) struct World {
+    random: Rng,
+    clock: Clock,
+    began: Instant,
+    node: Node,
+    clients: Vec<Client>,
+    checker: Checker,
+    last_name: u64,
+    last_port: u16,
+    events: Events,
+}
+
+/// What happened, as one number.
+struct Events {
+    digest: DefaultHasher,
+    clock: Clock,
+    /// Whether each is written on standard error.
+    traced: bool,
+    began: Instant,
+}
+
+impl Events {
+    fn tell(&mut self, what: &str) {
+        let at = self.clock.since(self.began);
+        if self.traced {
+            eprintln!("{:>14.6} {what}", at.as_secs_f64());
+        }
+        self.digest.write_u64(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
+        self.digest.write(what.as_bytes());
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// Of all events.
+    pub(super) digest: u64,
+    /// Time that went by there.
+    pub(super) simulated: Duration,
+    /// What was checked.
+    pub(super) counts: Counts,
+}
+
+impl World {
+    /// What follows from a seed.
+    pub(super) fn run(seed: u64, steps: u64) -> Result<Run, String> {
+        let mut world = Self::new(seed)?;
+        for _ in 0..steps {
+            world.step()?;
+        }
+        world.settle_down()?;
+        world.events.digest.write_u64(world.node.disk().steps());
+        let simulated = world.clock.since(world.began);
+        Ok(Run { digest: world.events.digest.finish(), simulated, counts: world.checker.counts })
+    }
+
+    fn new(seed: u64) -> Result<Self, String> {
+        let clock = Clock::simulated();
+        let began = clock.now();
+        let traced = std::env::var_os("BULLA_TRACE").is_some();
+        let events = Events { digest: DefaultHasher::new(), clock: clock.clone(), traced, began };
+        let mut world = Self {
+            random: Rng::with_seed(seed),
+            node: Node::new("QM1", &clock),
+            clock,
+            began,
+            clients: Vec::new(),
+            checker: Checker::default(),
+            last_name: 0,
+            last_port: 0,
+            events,
+        };
+        world.node.start(seed, &definitions()).map_err(|Crashed| "no crash was asked for")?;
+        Ok(world)
+    }
+
+    /// One thing happens, and some time goes by.
+    fn step(&mut self) -> Result<(), String> {
+        match self.random.u32(..1_000) {
+            0..=9 => self.connect(),
+            10..=11 => self.cut(),
+            12 => self.node.crash_after(self.random.u64(..CRASH_WITHIN_STEPS)),
+            13 if self.random.u8(..4) == 0 => self.settle_down()?,
+            14..=15 => self.idle()?,
+            16..=17 => self.alter()?,
+            _ => self.act(),
+        }
+        self.carry();
+        let at = self.random.usize(..self.clients.len().max(1));
+        self.exchange(at)?;
+        self.clock.advance(Duration::from_nanos(self.random.u64(..200_000)));
+        let is_due = self.node.running().is_some_and(|running| running.due <= self.clock.now());
+        if is_due || self.random.bool() {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    fn surroundings<'a>(
+        (checker, random, last_name): (&'a mut Checker, &'a mut Rng, &'a mut u64),
+        now: Instant,
+        tell: &'a mut dyn FnMut(String),
+    ) -> Surroundings<'a> {
+        Surroundings { places: &PLACES, checker, random, now, last_name, tell }
+    }
+
+    /// Does something with a client, or with none yet.
+    fn on<T>(&mut self, does: impl FnOnce(&mut Vec<Client>, &mut Surroundings<'_>) -> T) -> T {
+        let Self { clients, checker, random, last_name, events, clock, .. } = self;
+        let mut tell = |what: String| events.tell(&what);
+        does(clients, &mut Self::surroundings((checker, random, last_name), clock.now(), &mut tell))
+    }
+
+    fn connect(&mut self) {
+        if self.clients.len() >= CLIENTS_MAX {
+            return;
+        }
+        self.last_port = self.last_port.wrapping_add(1);
+        let (_, calls, accepts) = Pipe::connect(self.last_port);
+        let Some(running) = self.node.running() else { return };
+        running.dispatcher.accept_pipe(accepts);
+        self.on(|clients, on| {
+            let client = Client::new(calls, on);
+            (on.tell)(format!("client {} connects", client.name));
+            clients.push(client);
+        });
+    }
+
+    /// A connection breaks.
+    fn cut(&mut self) {
+        if self.clients.is_empty() {
+            return;
+        }
+        let at = self.random.usize(..self.clients.len());
+        self.on(|clients, on| clients.remove(at).end(on));
+        self.notice_ends();
+    }
+
+    fn act(&mut self) {
+        if self.clients.is_empty() {
+            return;
+        }
+        let at = self.random.usize(..self.clients.len());
+        self.on(|clients, on| clients[at].act(on));
+    }
+
+    /// Bytes move on: all that wait, or some.
+    fn carry(&mut self) {
+        for client in &self.clients {
+            for (way, waiting) in client.pipe().waiting().into_iter().enumerate() {
+                let bytes = match self.random.u8(..4) {
+                    0 => 0,
+                    1 => self.random.usize(..=waiting),
+                    _ => waiting,
+                };
+                client.pipe().carry(way, bytes);
+            }
+        }
+    }
+
+    fn exchange(&mut self, at: usize) -> Result<(), String> {
+        if at >= self.clients.len() {
+            return Ok(());
+        }
+        self.on(|clients, on| clients[at].exchange(on))?;
+        if self.clients[at].is_over {
+            self.clients.remove(at);
+            self.notice_ends();
+        }
+        Ok(())
+    }
+
+    /// What a queue manager still sends to connections that are gone comes back once it has noticed.
+    fn notice_ends(&mut self) {
+        if let Err(error) = self.turn() {
+            self.events.tell(&error);
+        }
+        (0..PLACES.queues.len()).for_each(|queue| self.checker.disturb(queue));
+    }
+
+    fn turn(&mut self) -> Result<(), String> {
+        match self.node.turn() {
+            Ok(()) => Ok(()),
+            Err(Crashed) => self.recover(),
+        }
+    }
+
+    /// The machine has crashed, and comes back.
+    fn recover(&mut self) -> Result<(), String> {
+        self.on(|clients, on| clients.drain(..).for_each(|mut client| client.end(on)));
+        loop {
+            let fate = match self.random.u8(..4) {
+                0 => Fate::Lost,
+                1 => Fate::Torn,
+                2 => Fate::Kept,
+                _ => Fate::Mixed(self.random.u64(..)),
+            };
+            self.checker.counts.crashes += 1;
+            self.events.tell(&format!("crash at step {}, {fate:?}", self.node.disk().steps()));
+            self.node.crash(fate);
+            if self.random.u8(..4) == 0 {
+                self.node.crash_after(self.random.u64(..CRASH_WITHIN_STEPS));
+            }
+            let seed = self.random.u64(..);
+            if self.node.start(seed, &[]).is_ok() {
+                break;
+            }
+        }
+        let found = self.found()?;
+        self.checker.audit(&found, true)
+    }
+
+    /// What lies on the queues, in their order.
+    fn found(&mut self) -> Result<Vec<Vec<Shown>>, String> {
+        let Some(running) = self.node.running() else { return Err("no queue manager runs".into()) };
+        let state = &mut *running.manager.lock();
+        let mut all = Vec::new();
+        for name in PLACES.queues {
+            let queue = state.store.queue(name).ok_or_else(|| format!("{name} is gone"))?;
+            let (mut there, mut after) = (Vec::new(), None);
+            while let Some(found) = state.store.browse_next(queue, after, 0) {
+                let body = state.store.body(found.id).map_err(|error| format!("{name}: {error}"))?;
+                there.push(shown(&envelope::payload_of(&body))?);
+                after = Some(found.place);
+            }
+            let depth = state.store.status(queue).map_or(0, |status| status.depth);
+            if depth as usize != there.len() {
+                return Err(format!("{name} has {depth} messages, and shows {}", there.len()));
+            }
+            self.events.tell(&format!("{name} has {depth}"));
+            all.push(there);
+        }
+        Ok(all)
+    }
+
+    /// All clients go, and the queue manager comes to rest: nothing is left of them but what is on the queues.
+    fn settle_down(&mut self) -> Result<(), String> {
+        self.on(|clients, on| clients.drain(..).for_each(|mut client| client.end(on)));
+        let crashes = self.checker.counts.crashes;
+        for _ in 0..QUIET_WITHIN_TURNS {
+            self.turn()?;
+            if self.checker.counts.crashes > crashes {
+                return Ok(());
+            }
+            self.clock.advance(Duration::from_millis(1));
+            if self.node.is_quiet() {
+                let found = self.found()?;
+                self.checker.audit(&found, false)?;
+                return self.left_over();
+            }
+        }
+        Err("the queue manager does not come to rest".into())
+    }
+
+    /// What clients leave behind that are gone.
+    fn left_over(&mut self) -> Result<(), String> {
+        let Some(running) = self.node.running() else { return Ok(()) };
+        let state = &*running.manager.lock();
+        for (queue, usage) in &state.uses {
+            let left = (usage.granted, usage.staged, usage.putters, usage.getters, usage.takers);
+            if left != (0, 0, 0, 0, 0) {
+                return Err(format!("{queue:?} is still used when no client is connected: {usage:?}"));
+            }
+        }
+        if state.staged_bytes > 0 || !state.stuck.is_empty() {
+            return Err(format!("{} bytes are staged, {} messages are stuck", state.staged_bytes, state.stuck.len()));
+        }
+        Ok(())
+    }
+
+    /// Nothing is asked for during some time.
+    fn idle(&mut self) -> Result<(), String> {
+        let until = self.clock.now() + Duration::from_millis(self.random.u64(..20_000));
+        while self.clock.now() < until {
+            self.carry();
+            for at in (0..self.clients.len()).rev() {
+                self.exchange(at)?;
+            }
+            self.turn()?;
+            let due = self.node.running().map_or(until, |running| running.due);
+            let wait = due.min(until).saturating_duration_since(self.clock.now());
+            self.clock.advance(wait.max(Duration::from_micros(100)));
+        }
+        Ok(())
+    }
+
+    /// A definition changes by a command.
+    fn alter(&mut self) -> Result<(), String> {
+        let short = self.random.bool();
+        let at = if short { SHORT } else { TIGHT };
+        let queue = LocalQueue { max_depth: self.random.u32(3..20), ..queue(at) };
+        self.events.tell(&format!("{} gets MAXDEPTH({})", PLACES.queues[at], queue.max_depth));
+        let Some(running) = self.node.running() else { return Ok(()) };
+        let manager = running.manager.clone();
+        let changed = manager.lock().commit_definitions(&[Change::alter(PLACES.queues[at], queue)], &[]);
+        if changed.is_err() && !self.node.disk().crashed() {
+            return Err(format!("a queue can't be altered: {changed:?}"));
+        }
+        manager.ring_all();
+        Ok(())
+    }
+}
+
+fn queue(at: usize) -> LocalQueue {
+    let full = if at == SHORT { Full::Wait } else { Full::Reject };
+    LocalQueue { max_depth: if at == SHORT || at == TIGHT { 12 } else { 100 }, full, ..LocalQueue::default() }
+}
+
+fn definitions() -> Vec<Change> {
+    let mut changes = open_to_all();
+    changes.extend(PLACES.queues.iter().enumerate().map(|(at, name)| Change::define(*name, queue(at))));
+    for name in &PLACES.queues[PLACES.open..] {
+        let subscription =
+            Subscription { string: "news".into(), destination: (*name).to_owned(), ..Subscription::default() };
+        changes.push(Change::define(*name, subscription));
+    }
+    changes
+}
