@@ -1,9 +1,8 @@
 //! Definitions as the journal keeps them: one command an object, under a name that says which object it is.
 
 use super::objects::{self, AsText, LoadError, WRAPPED, command};
-use super::{authority, channel_rule};
 use crate::attributes::Cells;
-use crate::nouns;
+use crate::nouns::{self, authority, channel_rule};
 use bulla_catalog::authority::{Entity, RecordKey, RuleKey};
 use bulla_catalog::{Change, Definitions, LocalQueue, Sort};
 use std::collections::{BTreeMap, BTreeSet};

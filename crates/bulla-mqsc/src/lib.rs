@@ -14,9 +14,7 @@
 
 mod administered;
 mod attributes;
-mod authority;
 pub mod channel;
-mod channel_rule;
 mod connection;
 pub mod costs;
 pub mod difference;

@@ -4,7 +4,9 @@
 mod address_map;
 mod administrators;
 mod alias;
+pub(crate) mod authority;
 pub(crate) mod channel;
+pub(crate) mod channel_rule;
 pub(crate) mod device;
 mod field;
 mod group;
@@ -14,6 +16,7 @@ mod model;
 mod noun;
 pub(crate) mod policy;
 mod process;
+pub(crate) mod queue_manager;
 pub(crate) mod queues;
 mod remote;
 mod subscription;

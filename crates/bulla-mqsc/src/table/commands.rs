@@ -1,8 +1,7 @@
 //! The commands that no noun of [`nouns`](crate::nouns) has, in the order of the reference page.
 
 use super::*;
-use crate::attributes::queue_manager;
-use crate::nouns::queues;
+use crate::nouns::{queue_manager, queues};
 
 /// The commands after those of queues and topics.
 pub(crate) static COMMANDS_OF_PROTECTION: &[Command] = &[

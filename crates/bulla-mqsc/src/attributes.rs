@@ -1,6 +1,4 @@
-//! Attributes of the queue manager, and what attributes have in common.
-
-pub(crate) mod queue_manager;
+//! What attributes have in common.
 
 use crate::parse::{Statement, Value};
 use crate::reply::Cell;

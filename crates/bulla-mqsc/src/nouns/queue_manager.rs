@@ -1,7 +1,7 @@
 //! The queue manager in the admin language: a row for each attribute.
 
-use super::{Cells, Set, blank, clamped, enabled, number_of, number_or, unless_blank};
-use crate::nouns::{Field, attributes, joined};
+use super::{Field, attributes, joined};
+use crate::attributes::{Cells, Set, blank, clamped, enabled, number_of, number_or, unless_blank};
 use crate::parse::Statement;
 use crate::reply::Cell;
 use crate::table::channel::LABEL_CHARS_MAX;

@@ -1,9 +1,9 @@
 //! Authority in the admin language: SET, DELETE and DISPLAY AUTHREC.
 
-use super::parse::{Statement, Value};
-use super::reply::{Cell, Failure, FailureKind, Row};
-use super::run::{fits, invalid, too_many, unknown, wanted};
-use super::table::Key;
+use crate::parse::{Statement, Value};
+use crate::reply::{Cell, Failure, FailureKind, Row};
+use crate::run::{fits, invalid, too_many, unknown, wanted};
+use crate::table::Key;
 use bulla_catalog::authority::{Entity, Group, ObjectType, Profile, RECORDS_MAX, RecordKey, Rights, SIGNED_IN};
 use bulla_catalog::{Change, Definitions};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ const UNKNOWN_ENTITY: u32 = 2292;
 /// MQ's reason code for a record that is not there.
 const NONE_FOUND: u32 = 3200;
 
-pub(super) fn set(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+pub(crate) fn set(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let keys = keys(statement, definitions)?;
     let object = object(statement)?;
     let (add, remove) =
@@ -40,7 +40,7 @@ pub(super) fn set(statement: &Statement, definitions: &Definitions) -> Result<Ch
     Ok(Change::SetAuthority(set))
 }
 
-pub(super) fn delete(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+pub(crate) fn delete(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let keys = keys(statement, definitions)?;
     match keys.iter().find(|key| definitions.authorities.records.get(key).is_none()) {
         None => Ok(Change::DeleteAuthority(keys)),
@@ -123,7 +123,7 @@ fn group<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Group, Fail
 }
 
 /// What came of a change, for messages; none for changes of others.
-pub(super) fn done(change: &Change) -> Option<String> {
+pub(crate) fn done(change: &Change) -> Option<String> {
     Some(match change {
         Change::SetAuthority(records) => {
             let set =
@@ -145,7 +145,7 @@ fn listed(mut each: impl ExactSizeIterator<Item = String>) -> String {
 }
 
 /// What is allowed and may not be what was meant.
-pub(super) fn forewarnings(change: &Change) -> Vec<String> {
+pub(crate) fn forewarnings(change: &Change) -> Vec<String> {
     match change {
         Change::SetAuthority(records) => {
             let star = records.iter().any(|(key, _)| key.profile.as_str() == "*");
@@ -158,7 +158,7 @@ pub(super) fn forewarnings(change: &Change) -> Vec<String> {
 }
 
 /// A record's attributes as SET AUTHREC takes them.
-pub(super) fn record_cell(record: &RecordKey, rights: Rights, key: Key) -> Option<Cell> {
+pub(crate) fn record_cell(record: &RecordKey, rights: Rights, key: Key) -> Option<Cell> {
     let RecordKey { object, profile, entity } = record;
     Some(match (key, entity) {
         (Key::AuthorityProfile, _) if *object == ObjectType::QueueManager => return None,
@@ -178,7 +178,7 @@ pub(super) fn record_cell(record: &RecordKey, rights: Rights, key: Key) -> Optio
 ///
 /// # Errors
 /// WHERE compares what can't be compared.
-pub(super) fn display(statement: &Statement, definitions: &Definitions) -> Result<Vec<Row>, Failure> {
+pub(crate) fn display(statement: &Statement, definitions: &Definitions) -> Result<Vec<Row>, Failure> {
     let authorities = &definitions.authorities;
     let is_member = statement.says(Key::Match, "MEMBER");
     let mut entities = entities(statement);

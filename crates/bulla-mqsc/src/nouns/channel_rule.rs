@@ -1,9 +1,9 @@
 //! Rules for connections in the admin language: SET and DISPLAY CHLAUTH.
 
-use super::parse::{Statement, Value};
-use super::reply::{Cell, Failure, FailureKind, Row};
-use super::run::{fits, invalid, too_many, wanted};
-use super::table::Key;
+use crate::parse::{Statement, Value};
+use crate::reply::{Cell, Failure, FailureKind, Row};
+use crate::run::{fits, invalid, too_many, wanted};
+use crate::table::Key;
 use bulla_catalog::authority::{
     CHANNEL_RULES_MAX, Caller, ChannelRules, Rule, RuleKey, RuleKind, UserSource, channel_profile_fits,
 };
@@ -23,7 +23,7 @@ const LIST_MAX: usize = 10_000;
 ///
 /// # Errors
 /// It contradicts what is defined, or itself.
-pub(super) fn set(statement: &Statement, rules: &ChannelRules) -> Result<Change, Failure> {
+pub(crate) fn set(statement: &Statement, rules: &ChannelRules) -> Result<Change, Failure> {
     let key = key(statement)?;
     let known = rules.get(&key);
     let action = match statement.value(Key::Action) {
@@ -177,7 +177,7 @@ fn changed(statement: &Statement, key: &RuleKey, mut rule: Rule) -> Result<Rule,
 }
 
 /// What came of a change, for messages; none for changes of others.
-pub(super) fn done(change: &Change) -> Option<String> {
+pub(crate) fn done(change: &Change) -> Option<String> {
     match change {
         Change::SetChannelRule(key, _) => Some(format!("{key} set")),
         Change::DeleteChannelRule(key) => Some(format!("{key} removed")),
@@ -186,7 +186,7 @@ pub(super) fn done(change: &Change) -> Option<String> {
 }
 
 /// A rule's attributes as SET CHLAUTH takes them; those that its type has not are none.
-pub(super) fn cell(key: &RuleKey, rule: &Rule, attribute: Key) -> Option<Cell> {
+pub(crate) fn cell(key: &RuleKey, rule: &Rule, attribute: Key) -> Option<Cell> {
     let given = |text: &String| (!text.is_empty()).then(|| Cell::Text(text.clone()));
     let list = |list: &std::collections::BTreeSet<String>| Some(Cell::List(list.iter().cloned().collect()));
     let maps = key.kind.maps();
@@ -220,7 +220,7 @@ pub(super) fn cell(key: &RuleKey, rule: &Rule, attribute: Key) -> Option<Cell> {
 ///
 /// # Errors
 /// MATCH(RUNCHECK) lacks what it compares, or no rule would apply; WHERE compares what can't be compared.
-pub(super) fn display(statement: &Statement, definitions: &Definitions) -> Result<Vec<Row>, Failure> {
+pub(crate) fn display(statement: &Statement, definitions: &Definitions) -> Result<Vec<Row>, Failure> {
     let rules = &definitions.channel_rules;
     let profile = &statement.name.stem;
     let kind = match statement.value(Key::RuleType) {
