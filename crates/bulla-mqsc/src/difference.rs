@@ -3,9 +3,9 @@
 //! Both are compared in the form in which they are kept: one command for each object, with every attribute. So what can
 //! be kept can be compared, and nothing else is to be told of a new kind of object.
 
-use super::objects::AsText;
-use bulla_catalog::{Definitions, objects};
-use std::collections::{HashMap, HashSet};
+use super::kept::{self, ObjectName};
+use bulla_catalog::Definitions;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One command that brings definitions nearer to what is wanted.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -31,44 +31,34 @@ pub enum StepKind {
     Remove,
 }
 
-/// Names that begin so are the queue manager's own: nothing of them is removed because it is not named.
-const OWN_PREFIX: &str = "'SYSTEM.";
-/// What is there before anything is defined.
-const OWN_DEVICES: [&str; 2] = [objects::device::CPU, objects::device::ACCELERATOR];
-/// Types of which two can't have one name.
-const QUEUE_NOUNS: [&str; 4] = ["QLOCAL", "QALIAS", "QREMOTE", "QMODEL"];
-/// The attribute of an authority record that says what is allowed; the others say who, and what for.
-const RIGHTS: &str = "AUTHADD";
-/// Rules for connections: several may have one channel name.
-const RULE_NOUN: &str = "CHLAUTH";
-/// What clients' addresses stand for; none of them is the queue manager's own.
-const ADDRESS_NOUN: &str = "ADDRMAP";
-/// The attributes by which a rule is known beside its channel.
-const SELECTORS: [&str; 5] = ["TYPE", "ADDRESS", "CLNTUSER", "SSLPEER", "SSLCERTI"];
-
 /// The steps from `now` to `wanted`, in an order in which they can be carried out: what is in another's way goes first,
 /// then what is new or changes, and what is not wanted any more goes last.
 #[must_use]
 pub fn steps(now: &Definitions, wanted: &Definitions) -> Vec<Step> {
-    let (now, wanted) = (kept(now), kept(wanted));
-    let have: HashMap<String, &Kept> = now.iter().map(|kept| (kept.identity(), kept)).collect();
-    let want: HashSet<String> = wanted.iter().map(Kept::identity).collect();
-    let queues: HashSet<&str> = wanted.iter().filter(|kept| kept.is_queue()).map(|kept| kept.name.as_str()).collect();
+    let (have, want) = (commands(now), commands(wanted));
+    let known: BTreeMap<&ObjectName, &Parts> = have.iter().map(|(object, parts)| (object, parts)).collect();
+    let is_wanted: BTreeSet<&ObjectName> = want.iter().map(|(object, _)| object).collect();
     let mut steps = Vec::new();
     let mut last = Vec::new();
-    for gone in now.iter().rev().filter(|kept| !want.contains(&kept.identity())) {
-        if gone.is_queue() && queues.contains(gone.name.as_str()) {
-            steps.push(gone.removed(StepKind::Replace));
-        } else if !gone.is_own() {
-            last.push(gone.removed(StepKind::Remove));
+    for (object, parts) in have.iter().rev().filter(|(object, _)| !is_wanted.contains(object)) {
+        let noun = object.noun();
+        let removed = |kind| Step { kind, command: noun.removal(parts), was: String::new() };
+        if noun.is_in_the_way(object, wanted) {
+            steps.push(removed(StepKind::Replace));
+        } else if !noun.stays(now, object) {
+            last.push(removed(StepKind::Remove));
         }
     }
-    for kept in &wanted {
-        match have.get(&kept.identity()) {
-            None => steps.push(Step { kind: StepKind::Add, command: kept.command(), was: String::new() }),
-            Some(before) if before.attributes == kept.attributes => {}
-            Some(before) => steps.push(kept.changed_from(before)),
-        }
+    for (object, parts) in &want {
+        let (kind, command, was) = match known.get(object) {
+            None => (StepKind::Add, parts.command(), String::new()),
+            Some(before) if before.attributes == parts.attributes => continue,
+            Some(before) => {
+                let was = before.beyond(parts).collect::<Vec<_>>().join(" ");
+                (StepKind::Change, object.noun().change(before, parts), was)
+            }
+        };
+        steps.push(Step { kind, command, was });
     }
     steps.append(&mut last);
     steps
@@ -76,116 +66,43 @@ pub fn steps(now: &Definitions, wanted: &Definitions) -> Vec<Step> {
 
 /// One command of the kept form, in its parts as they are written.
 #[derive(Debug)]
-struct Kept {
-    verb: String,
+pub(crate) struct Parts {
+    pub(crate) verb: String,
     noun: String,
     /// With its quotes; empty where the noun takes none.
     name: String,
-    attributes: Vec<String>,
+    pub(crate) attributes: Vec<String>,
 }
 
-impl Kept {
-    fn is_queue(&self) -> bool {
-        QUEUE_NOUNS.contains(&self.noun.as_str())
-    }
-
-    fn is_own(&self) -> bool {
-        self.noun == "QMGR"
-            || (self.name.starts_with(OWN_PREFIX) && !self.is_rule() && self.noun != ADDRESS_NOUN)
-            // What applications make is theirs.
-            || (self.noun == "SUB" && self.name.contains('|'))
-            || (self.noun == "QLOCAL" && self.attributes.iter().any(|attribute| attribute == "DEFTYPE(PERMDYN)"))
-            || (self.noun == "DEVICE" && OWN_DEVICES.contains(&self.name.trim_matches('\'')))
-    }
-
-    fn is_rule(&self) -> bool {
-        self.noun == RULE_NOUN
-    }
-
-    /// A rule with what it is known by.
-    fn rule(&self) -> String {
-        let known_by = self.attributes.iter().map(String::as_str).filter(|text| SELECTORS.contains(&keyword(text)));
-        std::iter::once(self.head(&self.verb).as_str()).chain(known_by).collect::<Vec<_>>().join(" ")
-    }
-
-    /// What makes it the same object, whatever its attributes.
-    fn identity(&self) -> String {
-        if self.is_rule() {
-            return self.rule();
-        }
-        if self.name.is_empty() && self.verb == "SET" {
-            return format!("{} {}", self.noun, self.who().join(" "));
-        }
-        format!("{}({})", self.noun, self.name)
-    }
-
-    /// Of a record without a name: the attributes that stand for one.
-    fn who(&self) -> Vec<&str> {
-        self.attributes.iter().map(String::as_str).filter(|text| keyword(text) != RIGHTS).collect()
-    }
-
-    fn head(&self, verb: &str) -> String {
+impl Parts {
+    /// Another verb with the noun and the name.
+    pub(crate) fn head(&self, verb: &str) -> String {
         match self.name.as_str() {
             "" => format!("{verb} {}", self.noun),
             name => format!("{verb} {}({name})", self.noun),
         }
     }
 
-    fn command(&self) -> String {
-        std::iter::once(self.head(&self.verb)).chain(self.attributes.iter().cloned()).collect::<Vec<_>>().join(" ")
+    /// The whole command.
+    pub(crate) fn command(&self) -> String {
+        self.with_those(&self.verb, |_| true)
     }
 
-    fn removed(&self, kind: StepKind) -> Step {
-        let mut command = self.head("DELETE");
-        if self.name.is_empty() {
-            command = format!("{command} {}", self.who().join(" "));
-        }
-        if self.noun == ADDRESS_NOUN {
-            command = format!("{} ACTION(REMOVE)", self.head(&self.verb));
-        }
-        if self.is_rule() {
-            let is_list = self.attributes.iter().any(|text| text.starts_with("TYPE(BLOCK"));
-            command = format!("{} ACTION({})", self.rule(), if is_list { "REMOVEALL" } else { "REMOVE" });
-        }
-        Step { kind, command, was: String::new() }
+    /// A verb with the attributes of some words.
+    pub(crate) fn with_those(&self, verb: &str, is_meant: impl Fn(&str) -> bool) -> String {
+        let attributes = self.attributes.iter().filter(|text| is_meant(keyword(text))).cloned();
+        std::iter::once(self.head(verb)).chain(attributes).collect::<Vec<_>>().join(" ")
     }
 
-    fn changed_from(&self, before: &Kept) -> Step {
-        let new = |attribute: &&String| !before.attributes.contains(attribute);
-        let changed: Vec<&str> = self.attributes.iter().filter(new).map(String::as_str).collect();
-        let old: Vec<&str> = {
-            let new = |attribute: &&String| !self.attributes.contains(attribute);
-            before.attributes.iter().filter(new).map(String::as_str).collect()
-        };
-        // An attribute that is not written any more can't be altered to nothing: the whole object is said again.
-        let lost = old.iter().any(|old| !changed.iter().any(|new| keyword(new) == keyword(old)));
-        let command = match self.verb.as_str() {
-            "SET" if self.name.is_empty() => self.rights_changed(before),
-            "SET" if self.is_rule() => format!("{} ACTION(REPLACE)", self.command()),
-            "SET" => self.command(),
-            "DEFINE" if lost => format!("{} REPLACE", self.command()),
-            _ => std::iter::once(self.head("ALTER").as_str()).chain(changed).collect::<Vec<_>>().join(" "),
-        };
-        Step { kind: StepKind::Change, command, was: old.join(" ") }
+    /// What it says that the other one does not.
+    pub(crate) fn beyond<'a>(&'a self, other: &'a Parts) -> impl Iterator<Item = &'a str> {
+        self.attributes.iter().filter(|text| !other.attributes.contains(text)).map(String::as_str)
     }
 
-    /// SET AUTHREC with what comes and what goes.
-    fn rights_changed(&self, before: &Kept) -> String {
-        let (now, then) = (self.rights(), before.rights());
-        let listed = |word: &str, rights: Vec<&str>| match rights.is_empty() {
-            true => String::new(),
-            false => format!(" {word}({})", rights.join(", ")),
-        };
-        let added = listed("AUTHADD", now.iter().copied().filter(|right| !then.contains(right)).collect());
-        let removed = listed("AUTHRMV", then.iter().copied().filter(|right| !now.contains(right)).collect());
-        format!("{} {}{added}{removed}", self.head("SET"), self.who().join(" "))
-    }
-
-    /// The words in the parentheses of AUTHADD; NONE is none of them.
-    fn rights(&self) -> Vec<&str> {
-        let list =
-            self.attributes.iter().find_map(|text| text.strip_prefix(RIGHTS)?.strip_prefix('(')?.strip_suffix(')'));
-        list.unwrap_or_default().split(',').map(str::trim).filter(|word| !matches!(*word, "" | "NONE")).collect()
+    /// Whether an attribute of the one before is not written any more: it can't be altered to nothing, so the whole
+    /// object is said again.
+    pub(crate) fn has_lost(&self, before: &Parts) -> bool {
+        before.beyond(self).any(|old| !self.beyond(before).any(|new| keyword(new) == keyword(old)))
     }
 }
 
@@ -195,24 +112,19 @@ fn keyword(attribute: &str) -> &str {
 }
 
 /// The commands of the kept form, in its order.
-fn kept(definitions: &Definitions) -> Vec<Kept> {
-    let text = definitions.text();
-    let mut commands = Vec::new();
-    let mut whole = String::new();
-    for line in text.lines().filter(|line| !line.starts_with('*')) {
-        match line.strip_suffix(" +") {
-            Some(more) => whole = whole + more.trim_start() + " ",
-            None => {
-                whole.push_str(line.trim_start());
-                commands.extend(parts(&std::mem::take(&mut whole)));
-            }
-        }
-    }
-    commands
+fn commands(definitions: &Definitions) -> Vec<(ObjectName, Parts)> {
+    let parts = |object: ObjectName| {
+        let mut text = String::new();
+        // Into a string: cannot fail.
+        let _ = object.write(&mut text, definitions)?;
+        let text: Vec<&str> = text.lines().map(|line| line.strip_suffix(" +").unwrap_or(line).trim_start()).collect();
+        parts(&text.join(" ")).map(|parts| (object, parts))
+    };
+    kept::all(definitions).filter_map(parts).collect()
 }
 
 /// Cuts a command at the blanks outside of parentheses and quotes.
-fn parts(command: &str) -> Option<Kept> {
+fn parts(command: &str) -> Option<Parts> {
     let (mut words, mut word, mut depth, mut quoted) = (Vec::new(), String::new(), 0_u32, false);
     for letter in command.chars() {
         match letter {
@@ -234,12 +146,13 @@ fn parts(command: &str) -> Option<Kept> {
         Some((noun, name)) => (noun.to_owned(), name.strip_suffix(')').unwrap_or(name).to_owned()),
         None => (noun, String::new()),
     };
-    Some(Kept { verb, noun, name, attributes: words.collect() })
+    Some(Parts { verb, noun, name, attributes: words.collect() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::AsText;
     use crate::run;
     use std::path::Path;
 

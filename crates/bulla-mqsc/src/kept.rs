@@ -1,8 +1,10 @@
 //! Definitions as the journal keeps them: one command an object, under a name that says which object it is.
 
-use super::objects::{self, AsText, LoadError, WRAPPED, command};
-use crate::attributes::Cells;
-use crate::nouns::{self, authority, channel_rule};
+use super::objects::{self, AsText, LoadError};
+use crate::nouns::authority::AUTHORITY_RECORD;
+use crate::nouns::channel_rule::CHANNEL_RULE;
+use crate::nouns::queue_manager::QUEUE_MANAGER;
+use crate::nouns::{self, Kept};
 use bulla_catalog::authority::{Entity, RecordKey, RuleKey};
 use bulla_catalog::{Change, Definitions, LocalQueue, Sort};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,19 +23,15 @@ pub(super) enum ObjectName {
     Rule(RuleKey),
 }
 
-/// Nouns that [`nouns`] has not, each with its place in the file: what is named by others comes first.
-const PLACES: [(usize, &str); 3] = [(0, "QMGR"), (13, "AUTHREC"), (14, "CHLAUTH")];
-
 /// The place of a noun in the file; none for what this program does not know.
 fn place(noun: &str) -> Option<usize> {
-    let of_others = PLACES.iter().find(|(_, known)| *known == noun).map(|(place, _)| *place);
-    of_others.or_else(|| nouns::all().find(|known| known.word() == noun).map(|known| known.place()))
+    nouns::kept().find(|known| known.word() == noun).map(|known| known.place())
 }
 
 /// The name in the journal: `QLOCAL ORDERS`. No two objects have the same.
 impl Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.noun())?;
+        f.write_str(self.noun().word())?;
         match self {
             ObjectName::Manager => Ok(()),
             ObjectName::Object(_, name) => write!(f, " {name}"),
@@ -48,57 +46,43 @@ impl Display for ObjectName {
 }
 
 impl ObjectName {
-    fn noun(&self) -> &'static str {
+    /// The noun whose object it is.
+    pub(super) fn noun(&self) -> &'static dyn Kept {
         match self {
-            ObjectName::Object(sort, _) => nouns::noun(*sort).word(),
-            ObjectName::Manager => "QMGR",
-            ObjectName::Authority(_) => "AUTHREC",
-            ObjectName::Rule(_) => "CHLAUTH",
+            ObjectName::Object(sort, _) => nouns::noun(*sort),
+            ObjectName::Manager => &QUEUE_MANAGER,
+            ObjectName::Authority(_) => &AUTHORITY_RECORD,
+            ObjectName::Rule(_) => &CHANNEL_RULE,
         }
+    }
+
+    /// The name, if it is an object of the sort.
+    pub(super) fn of(&self, sort: Sort) -> Option<&String> {
+        match self {
+            ObjectName::Object(of, name) if *of == sort => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Writes the command that defines the object; none where it is not defined.
+    pub(super) fn write(&self, f: &mut dyn Write, definitions: &Definitions) -> Option<fmt::Result> {
+        self.noun().write(f, definitions, self)
     }
 }
 
 /// Every object that is defined, in the order of the file.
 pub(super) fn all(definitions: &Definitions) -> impl Iterator<Item = ObjectName> + '_ {
-    type Names<'a> = Box<dyn Iterator<Item = ObjectName> + 'a>;
-    let Definitions { authorities, channel_rules, .. } = definitions;
-    let mut nouns: Vec<(Option<usize>, Names<'_>)> = vec![
-        (place("QMGR"), Box::new(std::iter::once(ObjectName::Manager))),
-        (place("AUTHREC"), Box::new(authorities.records.iter().map(|(key, _)| ObjectName::Authority(key)))),
-        (place("CHLAUTH"), Box::new(channel_rules.iter().map(|(key, _)| ObjectName::Rule(key.clone())))),
-    ];
-    nouns.extend(nouns::all().map(|noun| -> (Option<usize>, Names<'_>) {
-        let objects = noun.names(definitions).map(|name| ObjectName::Object(noun.sort(), name.clone()));
-        (Some(noun.place()), Box::new(objects))
-    }));
-    nouns.sort_by_key(|(place, _)| *place);
-    nouns.into_iter().flat_map(|(_, objects)| objects)
+    let mut nouns: Vec<_> = nouns::kept().collect();
+    nouns.sort_by_key(|noun| noun.place());
+    nouns.into_iter().flat_map(|noun| noun.objects(definitions))
 }
 
 /// The command that defines an object, with its line end; none where it is not defined.
 fn text(definitions: &Definitions, object: &ObjectName) -> Option<String> {
     let mut text = String::new();
     // Into a string: cannot fail.
-    let _ = write_object(&mut text, definitions, object)?;
+    let _ = object.write(&mut text, definitions)?;
     Some(text)
-}
-
-/// Writes the command that defines an object; none where it is not defined.
-pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object: &ObjectName) -> Option<fmt::Result> {
-    let noun = object.noun();
-    Some(match object {
-        ObjectName::Object(sort, name) => return nouns::noun(*sort).write(f, definitions, name),
-        ObjectName::Manager => command(f, WRAPPED, "ALTER", noun, None, |key| definitions.queue_manager.cell(key)),
-        ObjectName::Authority(record) => {
-            let rights = definitions.authorities.records.get(record)?;
-            command(f, " ", "SET", noun, None, |key| authority::record_cell(record, rights, key))
-        }
-        ObjectName::Rule(rule_key) => {
-            let rule = definitions.channel_rules.get(rule_key)?;
-            let cell = |key| channel_rule::cell(rule_key, rule, key);
-            command(f, WRAPPED, "SET", noun, Some(&rule_key.profile), cell)
-        }
-    })
 }
 
 /// What the journal keeps for all definitions: names and commands, in the order of the file, each made when it is
@@ -155,7 +139,7 @@ pub fn changed(definitions: &Definitions, changes: &[Change]) -> Vec<(String, Op
         }
     }
     let mut objects: Vec<ObjectName> = objects.into_iter().collect();
-    objects.sort_by_key(|object| place(object.noun()));
+    objects.sort_by_key(|object| object.noun().place());
     objects.iter().map(|object| (object.to_string(), text(&after, object))).collect()
 }
 

@@ -228,18 +228,15 @@ fn around_name(text: &str) -> Option<(&str, &str, &str)> {
     is_name(name).then_some((head, name, tail))
 }
 
-/// What is there before the file is read, so that the file alters it.
-const ALTERED: [&str; 1] = ["QMGR"];
-
 /// Whether a command is one of those that the file is made of.
 fn is_of_the_file(command: &Command) -> bool {
     match command.verb {
         "DEFINE" | "SET" => true,
-        "ALTER" => match command.act {
+        // What is there before the file is read, so that the file alters it.
+        _ => match command.act {
             Act::Defines(Defining::Alter(sort)) => nouns::noun(sort).is_altered_by_the_file(),
-            _ => ALTERED.contains(&command.noun),
+            act => act == Act::Defines(Defining::AlterManager),
         },
-        _ => false,
     }
 }
 
@@ -293,7 +290,7 @@ impl Display for Written<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&header(self.0))?;
         for object in kept::all(self.0) {
-            kept::write_object(f, self.0, &object).unwrap_or(Ok(()))?;
+            object.write(f, self.0).unwrap_or(Ok(()))?;
         }
         Ok(())
     }

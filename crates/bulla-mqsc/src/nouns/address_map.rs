@@ -131,6 +131,11 @@ impl Rules for MappedTo {
         }
     }
 
+    /// None is the queue manager's own.
+    fn stays(&self, _address: &str) -> bool {
+        false
+    }
+
     fn wanted(statement: &Statement) -> Vec<&'static Attribute> {
         wanted(statement, false)
     }

@@ -1,5 +1,9 @@
 //! Authority in the admin language: SET, DELETE and DISPLAY AUTHREC.
 
+use super::Kept;
+use crate::difference::Parts;
+use crate::kept::ObjectName;
+use crate::objects::{ON_ONE_LINE, command};
 use crate::parse::{Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind, Row};
 use crate::run::{fits, invalid, too_many, unknown, wanted};
@@ -7,11 +11,67 @@ use crate::table::Key;
 use bulla_catalog::authority::{Entity, Group, ObjectType, Profile, RECORDS_MAX, RecordKey, Rights, SIGNED_IN};
 use bulla_catalog::{Change, Definitions};
 use std::collections::BTreeMap;
+use std::fmt::{self, Write};
 
 /// MQ's reason code for a group that is not defined.
 const UNKNOWN_ENTITY: u32 = 2292;
 /// MQ's reason code for a record that is not there.
 const NONE_FOUND: u32 = 3200;
+
+/// The attribute that says what is allowed; the others say who, and what for.
+const RIGHTS: &str = "AUTHADD";
+
+/// AUTHREC.
+pub(crate) struct AuthorityNoun;
+
+pub(crate) static AUTHORITY_RECORD: AuthorityNoun = AuthorityNoun;
+
+impl Kept for AuthorityNoun {
+    fn word(&self) -> &'static str {
+        "AUTHREC"
+    }
+
+    fn place(&self) -> usize {
+        13
+    }
+
+    fn objects<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = ObjectName> + 'a> {
+        Box::new(definitions.authorities.records.iter().map(|(key, _)| ObjectName::Authority(key)))
+    }
+
+    fn write(&self, f: &mut dyn Write, definitions: &Definitions, object: &ObjectName) -> Option<fmt::Result> {
+        let ObjectName::Authority(record) = object else { return None };
+        let rights = definitions.authorities.records.get(record)?;
+        Some(command(f, ON_ONE_LINE, "SET", self.word(), None, |key| record_cell(record, rights, key)))
+    }
+
+    fn stays(&self, _definitions: &Definitions, _object: &ObjectName) -> bool {
+        false
+    }
+
+    fn removal(&self, object: &Parts) -> String {
+        object.with_those("DELETE", |word| word != RIGHTS)
+    }
+
+    /// SET AUTHREC with what comes and what goes.
+    fn change(&self, before: &Parts, after: &Parts) -> String {
+        let (now, then) = (words(after), words(before));
+        let listed = |word: &str, rights: Vec<&str>| match rights.is_empty() {
+            true => String::new(),
+            false => format!(" {word}({})", rights.join(", ")),
+        };
+        let added = listed("AUTHADD", now.iter().copied().filter(|right| !then.contains(right)).collect());
+        let removed = listed("AUTHRMV", then.iter().copied().filter(|right| !now.contains(right)).collect());
+        format!("{}{added}{removed}", after.with_those("SET", |word| word != RIGHTS))
+    }
+}
+
+/// The words in the parentheses of AUTHADD; NONE is none of them.
+fn words(record: &Parts) -> Vec<&str> {
+    let mut attributes = record.attributes.iter();
+    let list = attributes.find_map(|text| text.strip_prefix(RIGHTS)?.strip_prefix('(')?.strip_suffix(')'));
+    list.unwrap_or_default().split(',').map(str::trim).filter(|word| !matches!(*word, "" | "NONE")).collect()
+}
 
 pub(crate) fn set(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let keys = keys(statement, definitions)?;

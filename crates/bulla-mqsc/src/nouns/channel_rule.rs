@@ -1,5 +1,9 @@
 //! Rules for connections in the admin language: SET and DISPLAY CHLAUTH.
 
+use super::Kept;
+use crate::difference::Parts;
+use crate::kept::ObjectName;
+use crate::objects::{WRAPPED, command};
 use crate::parse::{Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind, Row};
 use crate::run::{fits, invalid, too_many, wanted};
@@ -10,6 +14,7 @@ use bulla_catalog::authority::{
 use bulla_catalog::peer_name::PeerPattern;
 use bulla_catalog::{Change, Definitions};
 use bulla_seal::dn::Dn;
+use std::fmt::{self, Write};
 use std::net::IpAddr;
 
 /// MQ's reason code for a rule that is there already.
@@ -18,6 +23,48 @@ const ALREADY_EXISTS: u32 = 3337;
 const NOT_FOUND: u32 = 3338;
 /// Most entries of a list, so that one command can write it.
 const LIST_MAX: usize = 10_000;
+
+/// The attributes by which a rule is known beside its channel.
+const SELECTORS: [&str; 5] = ["TYPE", "ADDRESS", "CLNTUSER", "SSLPEER", "SSLCERTI"];
+
+/// CHLAUTH.
+pub(crate) struct ChannelRuleNoun;
+
+pub(crate) static CHANNEL_RULE: ChannelRuleNoun = ChannelRuleNoun;
+
+impl Kept for ChannelRuleNoun {
+    fn word(&self) -> &'static str {
+        "CHLAUTH"
+    }
+
+    fn place(&self) -> usize {
+        14
+    }
+
+    fn objects<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = ObjectName> + 'a> {
+        Box::new(definitions.channel_rules.iter().map(|(key, _)| ObjectName::Rule(key.clone())))
+    }
+
+    fn write(&self, f: &mut dyn Write, definitions: &Definitions, object: &ObjectName) -> Option<fmt::Result> {
+        let ObjectName::Rule(of) = object else { return None };
+        let rule = definitions.channel_rules.get(of)?;
+        Some(command(f, WRAPPED, "SET", self.word(), Some(&of.profile), |key| cell(of, rule, key)))
+    }
+
+    fn stays(&self, _definitions: &Definitions, _object: &ObjectName) -> bool {
+        false
+    }
+
+    fn removal(&self, object: &Parts) -> String {
+        let is_list = object.attributes.iter().any(|text| text.starts_with("TYPE(BLOCK"));
+        let action = if is_list { "REMOVEALL" } else { "REMOVE" };
+        format!("{} ACTION({action})", object.with_those("SET", |word| SELECTORS.contains(&word)))
+    }
+
+    fn change(&self, _before: &Parts, after: &Parts) -> String {
+        format!("{} ACTION(REPLACE)", after.command())
+    }
+}
 
 /// What SET CHLAUTH comes to.
 ///

@@ -13,8 +13,9 @@ use crate::table::{
     Act, Attribute, Command, DESCR, DEVICE_STATE, DEVICE_TEXT_CHARS_MAX, DEVICE_TYPE, Doing, ENGINES, ERRORS, INSERV,
     JOBS, Key, Kind, NameUse, PENDING, REASON, TIMEOUT_MS_MAX, TIMEOUT_MS_MIN, UTIL, WAITING, words,
 };
-use bulla_catalog::objects::device::{CPU, TIMEOUT_DEFAULT};
+use bulla_catalog::objects::device::{ACCELERATOR, CPU, TIMEOUT_DEFAULT};
 use bulla_catalog::status::{DeviceState, DeviceStatus};
+use bulla_catalog::system_queues::SYSTEM_PREFIX;
 use bulla_catalog::{BaseProfile, DEVICES_MAX, Definitions, DeviceDefinition, ModelSetup, Setup, Sort, TokenSetup};
 use bulla_device::coprocessor::{Uri, UriError};
 use bulla_device::{Form, Kind as DeviceKind, ProfileError};
@@ -350,6 +351,11 @@ impl Rules for DeviceDefinition {
             (_, true) => Err(refused(&Refused::Missing { keyword: "TOKEN", kind })),
             _ => Ok(()),
         }
+    }
+
+    /// The devices that a new queue manager has.
+    fn stays(&self, name: &str) -> bool {
+        [CPU, ACCELERATOR].contains(&name) || name.starts_with(SYSTEM_PREFIX)
     }
 
     fn check_delete(name: &str, _definitions: &Definitions) -> Result<(), Failure> {

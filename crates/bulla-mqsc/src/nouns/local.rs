@@ -15,7 +15,7 @@ use crate::table::{
 };
 use bulla_catalog::limits::RATE_MAX;
 use bulla_catalog::status::QueueStatus;
-use bulla_catalog::system_queues::DEAD_LETTER_QUEUE;
+use bulla_catalog::system_queues::{DEAD_LETTER_QUEUE, SYSTEM_PREFIX};
 use bulla_catalog::{
     Backout, DEPTH_MAX, Definitions, Delivery, Full, LocalQueue, MESSAGE_BYTES_MAX, Sort, TriggerType, Usage,
 };
@@ -433,6 +433,11 @@ impl Rules for LocalQueue {
 
     fn check(&self, name: &str, _definitions: &Definitions) -> Result<(), Failure> {
         makes_sense(name, self)
+    }
+
+    /// One that an application has made is its user's.
+    fn stays(&self, name: &str) -> bool {
+        self.dynamic || name.starts_with(SYSTEM_PREFIX)
     }
 
     fn check_delete(name: &str, definitions: &Definitions) -> Result<(), Failure> {

@@ -25,7 +25,7 @@ mod topic;
 use crate::table::{self, Command};
 use bulla_catalog::Sort;
 pub(crate) use field::{Field, attributes, joined};
-pub(crate) use noun::{Noun, ObjectNoun, Rules, Said};
+pub(crate) use noun::{Kept, Noun, ObjectNoun, Rules, Said};
 
 /// Makes [`noun`] and the order of the reference page of one line for each noun. Between them stand the commands of the
 /// other nouns, in arrays of the table.
@@ -75,6 +75,15 @@ pub(crate) fn all() -> impl Iterator<Item = &'static dyn Noun> {
     Sort::ALL.iter().map(|sort| noun(*sort))
 }
 
+/// Nouns whose objects are kept and no name finds alone.
+pub(crate) static OTHERS: [&dyn Kept; 3] =
+    [&queue_manager::QUEUE_MANAGER, &authority::AUTHORITY_RECORD, &channel_rule::CHANNEL_RULE];
+
+/// Every noun whose objects are kept.
+pub(crate) fn kept() -> impl Iterator<Item = &'static dyn Kept> {
+    all().map(|noun| -> &'static dyn Kept { noun }).chain(OTHERS)
+}
+
 /// Every command of the language, in the order of the reference page.
 pub(crate) fn commands() -> impl Iterator<Item = &'static Command> {
     PARTS
@@ -116,7 +125,7 @@ mod tests {
             let define = noun.commands()[0].examples[0];
             let name = parse::statements(define)[0].as_ref().unwrap().name.stem.clone();
             done(define, &mut paper);
-            assert!(noun.names(paper.definitions()).any(|known| *known == name), "{define}");
+            assert!(noun.objects(paper.definitions()).any(|known| known.of(noun.sort()) == Some(&name)), "{define}");
             let again = execute(define, &mut paper);
             assert_ne!(show(&again, false, None).exit_code, EXIT_DONE, "{define}: it exists already");
 
@@ -172,7 +181,7 @@ mod tests {
             let name = parse::statements(set)[0].as_ref().unwrap().name.stem.clone();
             done(set, &mut paper);
             let after = paper.definitions().clone();
-            assert!(noun.names(&after).any(|known| *known == name), "{set}");
+            assert!(noun.objects(&after).any(|known| known.of(noun.sort()) == Some(&name)), "{set}");
             done(set, &mut paper);
             assert_eq!(*paper.definitions(), after, "{set}: as often as one likes");
             assert!(done(&format!("DISPLAY {word}('{name}')"), &mut paper).starts_with(&format!("{word}({name})")));
@@ -322,8 +331,8 @@ mod tests {
 
     #[test]
     fn no_two_nouns_have_one_place_in_the_file() {
-        let places: HashSet<usize> = all().map(Noun::place).collect();
-        assert_eq!(places.len(), all().count());
+        let places: HashSet<usize> = super::kept().map(Kept::place).collect();
+        assert_eq!(places.len(), super::kept().count());
     }
 
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -1,27 +1,63 @@
 //! What the verbs do with any noun of the list.
 
 use super::Field;
+use crate::difference::Parts;
+use crate::kept::ObjectName;
 use crate::objects::{ON_ONE_LINE, WRAPPED, command};
 use crate::parse::{Pattern, Setting, Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind, Row};
 use crate::run::{Administered, Candidate, EXISTS, free_or_replaced, rows, too_many, unknown, wanted};
 use crate::table::{self, Act, Attribute, Command, Defining, Doing, Key, NameUse};
+use bulla_catalog::system_queues::SYSTEM_PREFIX;
 use bulla_catalog::{Change, Definitions, Named, OBJECTS_MAX, Object, Sort};
 use std::fmt::{self, Write};
 
-/// A noun of the list, whatever the sort of its objects.
-pub(crate) trait Noun: Sync {
-    /// The sort of its objects.
-    fn sort(&self) -> Sort;
-
+/// A noun whose objects are kept: each is one command in the file and one record, and is compared with another.
+pub(crate) trait Kept: Sync {
     /// How it is written.
     fn word(&self) -> &'static str;
 
+    /// Its place among the nouns in `objects.mqsc`: what is named by others comes first.
+    fn place(&self) -> usize;
+
+    /// Its objects that are kept, in their order.
+    fn objects<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = ObjectName> + 'a>;
+
+    /// Writes the command that defines an object; none where it is not defined.
+    fn write(&self, f: &mut dyn Write, definitions: &Definitions, object: &ObjectName) -> Option<fmt::Result>;
+
+    /// Whether an object stays that is not wanted: it is the queue manager's own, or an application's.
+    fn stays(&self, definitions: &Definitions, object: &ObjectName) -> bool;
+
+    /// Whether an object has a name that one of another noun is to have, so that it goes first.
+    fn is_in_the_way(&self, _object: &ObjectName, _wanted: &Definitions) -> bool {
+        false
+    }
+
+    /// The command that takes an object away.
+    fn removal(&self, object: &Parts) -> String {
+        object.head("DELETE")
+    }
+
+    /// The command that makes an object of what it is.
+    fn change(&self, before: &Parts, after: &Parts) -> String {
+        let changed = || std::iter::once(after.head("ALTER")).chain(after.beyond(before).map(str::to_owned));
+        match after.verb.as_str() {
+            "SET" => after.command(),
+            "DEFINE" if after.has_lost(before) => format!("{} REPLACE", after.command()),
+            _ => changed().collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
+/// A noun of the list, whatever the sort of its objects.
+pub(crate) trait Noun: Kept {
+    /// The sort of its objects.
+    #[cfg(test)]
+    fn sort(&self) -> Sort;
+
     /// Short forms that are taken.
     fn short(&self) -> &'static [&'static str];
-
-    /// Its place among the nouns in `objects.mqsc`.
-    fn place(&self) -> usize;
 
     /// DEFINE, ALTER, DELETE and DISPLAY; or SET, and what there is beside it. The first one makes objects.
     fn commands(&self) -> &'static [Command];
@@ -71,14 +107,8 @@ pub(crate) trait Noun: Sync {
     /// It is refused.
     fn running(&self, change: &Change, target: &dyn Administered) -> Result<Option<String>, Failure>;
 
-    /// The names of the objects that are kept.
-    fn names<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = &'a String> + 'a>;
-
     /// Whether one of its objects is there before the file is read.
     fn is_altered_by_the_file(&self) -> bool;
-
-    /// Writes the command that defines an object; none where it is not defined.
-    fn write(&self, f: &mut dyn Write, definitions: &Definitions, name: &str) -> Option<fmt::Result>;
 
     /// Writes the command that defines such an object, which is one of its own.
     ///
@@ -194,6 +224,11 @@ pub(crate) trait Rules: Named {
         false
     }
 
+    /// Whether it stays though it is not wanted: it is the queue manager's own, or an application's.
+    fn stays(&self, name: &str) -> bool {
+        name.starts_with(SYSTEM_PREFIX)
+    }
+
     /// Attributes that contradict each other, or what else is defined.
     ///
     /// # Errors
@@ -291,7 +326,7 @@ pub(crate) struct ObjectNoun<T: 'static> {
     pub(crate) short: &'static [&'static str],
     /// What many of its objects are called in messages.
     pub(crate) many: &'static str,
-    /// Its place among the nouns in `objects.mqsc`: what is named by others comes first.
+    /// Its place among the nouns in `objects.mqsc`.
     pub(crate) place: usize,
     /// Its attributes, in groups.
     pub(crate) fields: &'static [&'static [Field<T>]],
@@ -442,21 +477,50 @@ impl<T: Rules> ObjectNoun<T> {
     }
 }
 
-impl<T: Rules> Noun for ObjectNoun<T> {
-    fn sort(&self) -> Sort {
-        T::SORT
-    }
-
+impl<T: Rules> Kept for ObjectNoun<T> {
     fn word(&self) -> &'static str {
         self.word
     }
 
-    fn short(&self) -> &'static [&'static str] {
-        self.short
-    }
-
     fn place(&self) -> usize {
         self.place
+    }
+
+    fn objects<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = ObjectName> + 'a> {
+        let kept = T::all(definitions).iter().filter(|(name, object)| !object.is_left_out(name));
+        Box::new(kept.map(|(name, _)| ObjectName::Object(T::SORT, name.clone())))
+    }
+
+    fn write(&self, f: &mut dyn Write, definitions: &Definitions, object: &ObjectName) -> Option<fmt::Result> {
+        let name = object.of(T::SORT)?;
+        Some(self.written(f, name, T::all(definitions).get(name)?))
+    }
+
+    fn stays(&self, definitions: &Definitions, object: &ObjectName) -> bool {
+        let Some(name) = object.of(T::SORT) else { return false };
+        T::all(definitions).get(name).is_some_and(|object| object.stays(name))
+    }
+
+    fn is_in_the_way(&self, object: &ObjectName, wanted: &Definitions) -> bool {
+        object.of(T::SORT).is_some_and(|name| Self::other(name, wanted).is_some())
+    }
+
+    fn removal(&self, object: &Parts) -> String {
+        match self.commands.iter().any(|command| (command.verb, command.noun) == ("DELETE", self.word)) {
+            true => object.head("DELETE"),
+            false => format!("{} ACTION(REMOVE)", object.head("SET")),
+        }
+    }
+}
+
+impl<T: Rules> Noun for ObjectNoun<T> {
+    #[cfg(test)]
+    fn sort(&self) -> Sort {
+        T::SORT
+    }
+
+    fn short(&self) -> &'static [&'static str] {
+        self.short
     }
 
     fn commands(&self) -> &'static [Command] {
@@ -549,17 +613,8 @@ impl<T: Rules> Noun for ObjectNoun<T> {
         running.map_or(Ok(None), |running| T::running(name, running, target))
     }
 
-    fn names<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = &'a String> + 'a> {
-        let all = T::all(definitions).iter();
-        Box::new(all.filter(|(name, object)| !object.is_left_out(name)).map(|(name, _)| name))
-    }
-
     fn is_altered_by_the_file(&self) -> bool {
         T::ALWAYS_THERE.is_some()
-    }
-
-    fn write(&self, f: &mut dyn Write, definitions: &Definitions, name: &str) -> Option<fmt::Result> {
-        Some(self.written(f, name, T::all(definitions).get(name)?))
     }
 
     fn write_object(&self, f: &mut dyn Write, name: &str, object: &Object) -> fmt::Result {

@@ -1,12 +1,15 @@
 //! The queue manager in the admin language: a row for each attribute.
 
-use super::{Field, attributes, joined};
+use super::{Field, Kept, attributes, joined};
 use crate::attributes::{Cells, Set, blank, clamped, enabled, number_of, number_or, unless_blank};
+use crate::kept::ObjectName;
+use crate::objects::{WRAPPED, command};
 use crate::parse::Statement;
 use crate::reply::Cell;
 use crate::table::channel::LABEL_CHARS_MAX;
 use crate::table::{Attribute, COUNT_MAX, DESCR, ENABLED, Key, Kind, VERSION};
-use bulla_catalog::{MESSAGE_BYTES_MAX, QueueManager};
+use bulla_catalog::{Definitions, MESSAGE_BYTES_MAX, QueueManager};
+use std::fmt::{self, Write};
 
 /// Lowest MAXMSGL of a queue manager in bytes, as MQ has it.
 const MANAGER_MESSAGE_BYTES_MIN: u64 = 32_768;
@@ -206,6 +209,33 @@ static FIELDS: [Field<QueueManager>; 21] = [
 pub(crate) static ALTERED: [&Attribute; 21] = attributes(&FIELDS);
 /// DISPLAY QMGR.
 pub(crate) static SHOWN: [&Attribute; 22] = joined(&[&ALTERED, &[&VERSION]]);
+
+/// QMGR.
+pub(crate) struct QueueManagerNoun;
+
+pub(crate) static QUEUE_MANAGER: QueueManagerNoun = QueueManagerNoun;
+
+impl Kept for QueueManagerNoun {
+    fn word(&self) -> &'static str {
+        "QMGR"
+    }
+
+    fn place(&self) -> usize {
+        0
+    }
+
+    fn objects<'a>(&self, _definitions: &'a Definitions) -> Box<dyn Iterator<Item = ObjectName> + 'a> {
+        Box::new(std::iter::once(ObjectName::Manager))
+    }
+
+    fn write(&self, f: &mut dyn Write, definitions: &Definitions, _object: &ObjectName) -> Option<fmt::Result> {
+        Some(command(f, WRAPPED, "ALTER", self.word(), None, |key| definitions.queue_manager.cell(key)))
+    }
+
+    fn stays(&self, _definitions: &Definitions, _object: &ObjectName) -> bool {
+        true
+    }
+}
 
 fn field(key: Key) -> Option<&'static Field<QueueManager>> {
     FIELDS.iter().find(|field| field.attribute().key == key)

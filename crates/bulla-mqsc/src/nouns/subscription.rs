@@ -10,6 +10,7 @@ use crate::reply::{Cell, Failure};
 use crate::run::{invalid, unknown};
 use crate::table::{Attribute, Command, DESCR, Kind, words};
 use bulla_catalog::selector::{SELECTOR_BYTES_MAX, Selector};
+use bulla_catalog::system_queues::SYSTEM_PREFIX;
 use bulla_catalog::topic_names::{self, CONTAINER_CHARS_MAX, TOPIC_BYTES_MAX};
 use bulla_catalog::{Definitions, Sort, Subscription, names};
 
@@ -164,6 +165,11 @@ impl Rules for Subscription {
             Selector::parse(&self.selector).map_err(|error| invalid(error, None))?;
         }
         Ok(())
+    }
+
+    /// An application's is its user's.
+    fn stays(&self, name: &str) -> bool {
+        topic_names::is_of_application(name) || name.starts_with(SYSTEM_PREFIX)
     }
 
     fn forewarnings(&self, _name: &str, definitions: &Definitions) -> Vec<String> {
