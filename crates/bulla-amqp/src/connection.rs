@@ -346,6 +346,13 @@ impl Connection {
         Some(event)
     }
 
+    /// The next event where it lies, before [`Connection::poll_event`] takes it: a host that takes out what a delivery or
+    /// an outcome holds moves that once. What is left in the event is dropped then.
+    #[inline]
+    pub fn peek_event(&mut self) -> Option<&mut Event> {
+        self.events.front_mut()
+    }
+
     /// Whether the connection is over: nothing more will be taken in, and the socket may be closed when
     /// the output is empty.
     pub fn is_closed(&self) -> bool {

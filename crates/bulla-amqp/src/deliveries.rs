@@ -62,10 +62,18 @@ impl<T> Deliveries<T> {
         (self.entries.get(index)?.0 == id).then_some(index)
     }
 
+    /// Shows `visit` a delivery; it says whether to remove it. None where there is none.
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+    pub(crate) fn visit_one<R>(&mut self, id: u32, visit: impl FnOnce(&mut T) -> (bool, R)) -> Option<R> {
         let index = self.index(id)?;
-        self.entries.get_mut(index)?.1.as_mut()
+        let delivery = &mut self.entries.get_mut(index)?.1;
+        let (is_removed, result) = visit(delivery.as_mut()?);
+        if is_removed {
+            *delivery = None;
+            self.live -= 1;
+            self.tidy();
+        }
+        Some(result)
     }
 
     #[inline]

@@ -53,6 +53,17 @@ impl Payload {
         }
     }
 
+    /// The chunk, where it is the only one.
+    ///
+    /// # Errors
+    /// The payload again, where there are several.
+    pub fn into_one(self) -> Result<Bytes, Payload> {
+        match self.0 {
+            Chunks::One(bytes) => Ok(bytes),
+            many @ Chunks::Many(_) => Err(Self(many)),
+        }
+    }
+
     /// Gives each chunk away, in order.
     pub(crate) fn for_each_chunk(self, mut take: impl FnMut(Bytes)) {
         match self.0 {

@@ -74,12 +74,17 @@ struct Fields {
 }
 
 impl Arrival {
-    /// Finds the sections of a message; hot path, no body is looked into.
+    /// Finds the sections of a message that stays where it is, too.
     pub(crate) fn read(payload: &Payload, wall_ms: u64) -> Result<Self, Refusal> {
+        Self::take(payload.clone(), wall_ms)
+    }
+
+    /// Finds the sections of a message; hot path, no body is looked into.
+    pub(crate) fn take(payload: Payload, wall_ms: u64) -> Result<Self, Refusal> {
         let malformed = |what: &dyn std::fmt::Display| Refusal::new(reason::MD_ERROR, what.to_string());
-        let sections = Sections::scan(payload).map_err(|error| malformed(&error))?;
+        let sections = Sections::scan(&payload).map_err(|error| malformed(&error))?;
         let header = match &sections.header {
-            Some(_) => Some(sections.decode_header(payload).map_err(|error| malformed(&error))?),
+            Some(_) => Some(sections.decode_header(&payload).map_err(|error| malformed(&error))?),
             None => None,
         };
         let fields = match &sections.properties {
@@ -87,13 +92,14 @@ impl Arrival {
                 .ok_or_else(|| malformed(&"the properties section is malformed"))?,
             None => Fields::default(),
         };
-        Ok(Self { payload: payload.clone(), sections, header, fields, wall_ms })
+        Ok(Self { payload, sections, header, fields, wall_ms })
     }
 
     /// Whether it has a section; delivery annotations alone, which are for one hop, are none.
     ///
     /// # Errors
     /// 2026 for a delivery that is no message (AMQP part 3, section 3.2).
+    #[inline]
     pub(crate) fn check_sections(&self) -> Result<(), Refusal> {
         let Sections { header, message_annotations, footer, .. } = &self.sections;
         let is_there = header.is_some() || message_annotations.is_some() || footer.is_some();
@@ -126,7 +132,12 @@ impl Arrival {
 
     /// Takes off what looks like a label: a label is the queue manager's own record, so none comes from outside. One
     /// search in a message with annotations.
+    #[inline]
     pub(crate) fn take_label_off(&mut self) -> Result<(), Refusal> {
+        if self.sections.message_annotations.is_none() { Ok(()) } else { self.take_label_off_annotations() }
+    }
+
+    fn take_label_off_annotations(&mut self) -> Result<(), Refusal> {
         let Some(range) = self.sections.message_annotations.clone() else { return Ok(()) };
         if !report_options::holds(&self.payload.bytes_at(range), LABEL_PREFIX.as_bytes()) {
             return Ok(());
@@ -169,6 +180,7 @@ impl Arrival {
 
     /// Whether the message asks to be told what becomes of it. One compare for a message without application
     /// properties; with them, a search.
+    #[inline]
     pub(crate) fn asks_for_reports(&self) -> Result<bool, Refusal> {
         if !report_options::asks(&self.payload, &self.sections) {
             return Ok(false);
@@ -232,14 +244,19 @@ impl Arrival {
     }
 
     /// The message for a queue, as it is.
-    pub(crate) fn into_message(self, defaults: Defaults, user: Option<&str>) -> Message {
-        let body = chunks_of(&self.payload);
-        self.message(defaults, user, body)
+    pub(crate) fn into_message(mut self, defaults: Defaults, user: Option<&str>) -> Message {
+        self.take_message(defaults, user)
+    }
+
+    /// The message for a queue, as it is. The bytes leave with it: what is left says nothing more.
+    pub(crate) fn take_message(&mut self, defaults: Defaults, user: Option<&str>) -> Message {
+        let frame = self.message(defaults, user, Chunks::from(Bytes::new()));
+        Message { body: chunks_of(std::mem::take(&mut self.payload)), ..frame }
     }
 
     /// The same message for one queue of several, as it is.
     pub(crate) fn copy(&self, defaults: Defaults, user: Option<&str>) -> Message {
-        self.message(defaults, user, chunks_of(&self.payload))
+        self.message(defaults, user, chunks_of(self.payload.clone()))
     }
 
     /// The same message once more, to be sealed for one queue of several.
@@ -551,7 +568,7 @@ pub(crate) fn labelled(payload: &Payload, label: &Label, was: Was) -> Message {
 
 /// Bytes that are no message, as the data of one.
 pub(crate) fn wrapped(payload: &Payload) -> Chunks {
-    chunks_of(&MessageParts { body: MessageBody::Data(payload.clone()), ..MessageParts::default() }.build())
+    chunks_of(MessageParts { body: MessageBody::Data(payload.clone()), ..MessageParts::default() }.build())
 }
 
 /// The queue that a message's label names.
@@ -665,7 +682,7 @@ impl Was {
             available_at_ms: None,
             put_at_ms: self.put_at_ms,
             user: self.user,
-            body: chunks_of(body),
+            body: chunks_of(body.clone()),
         }
     }
 }
@@ -769,17 +786,22 @@ const MESSAGE_ID_BYTES_SHOWN: usize = 128;
 
 /// A queue's body as the engine's payload: no byte is copied.
 pub(crate) fn payload_of(body: &Chunks) -> Payload {
-    match body.chunks() {
-        [one] => Payload::from(one.clone()),
-        many => Payload::from(many.to_vec()),
+    into_payload(body.clone())
+}
+
+/// As [`payload_of`], of a body that is not needed any more.
+pub(crate) fn into_payload(body: Chunks) -> Payload {
+    match body {
+        Chunks::One(bytes) => Payload::from(bytes),
+        Chunks::Many(chunks) => Payload::from(chunks.to_vec()),
     }
 }
 
 /// The engine's payload as a queue's body: no byte is copied.
-pub(crate) fn chunks_of(payload: &Payload) -> Chunks {
-    match payload.chunks() {
-        [one] => Chunks::from(one.clone()),
-        many => Chunks::from(many.to_vec()),
+pub(crate) fn chunks_of(payload: Payload) -> Chunks {
+    match payload.into_one() {
+        Ok(one) => Chunks::from(one),
+        Err(many) => Chunks::from(many.chunks().to_vec()),
     }
 }
 

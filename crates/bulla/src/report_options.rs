@@ -23,7 +23,8 @@ pub(crate) fn holds(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// Whether a message asks for any report.
+/// Whether a message asks for any report. One compare for a message without application properties.
+#[inline]
 pub(crate) fn asks(payload: &Payload, sections: &Sections) -> bool {
-    !asked_of(payload, sections).is_empty()
+    sections.application_properties.is_some() && !asked_of(payload, sections).is_empty()
 }

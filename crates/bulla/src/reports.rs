@@ -254,7 +254,7 @@ impl Report {
             denials::tell(at.manager, at.now, "a report for", user, &refusal);
             return;
         }
-        let message = Message { body: chunks_of(report), ..of_the_queue_manager(found, *wall_ms) };
+        let message = Message { body: chunks_of(report.clone()), ..of_the_queue_manager(found, *wall_ms) };
         let Err(refusal) = put(state, to, message) else { return };
         let label = Label::new(Some(refusal.reason), "report", &refusal.detail, to, *wall_ms);
         let labelled = Message {

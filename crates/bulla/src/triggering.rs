@@ -205,7 +205,7 @@ fn message(
         available_at_ms: None,
         put_at_ms: wall_ms,
         user: None,
-        body: chunks_of(&body),
+        body: chunks_of(body),
     }
 }
 

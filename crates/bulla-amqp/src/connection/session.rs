@@ -410,15 +410,17 @@ impl Connection {
         let Some(link) = self.links.at_mut(link_index) else { return };
         let session_index = link.info.session.index;
         let Some(session) = self.sessions.at_mut(session_index) else { return };
-        let settled = match session.incoming.get_mut(id.0) {
-            Some(delivery) if delivery.link == link_index && !delivery.disposed => {
-                delivery.disposed = true;
-                delivery.settles_first || link.info.rcv_settle_mode == ReceiverSettleMode::First
+        let settles_first = link.info.rcv_settle_mode == ReceiverSettleMode::First;
+        let answered = session.incoming.visit_one(id.0, |delivery| {
+            if delivery.link != link_index || delivery.disposed {
+                return (false, None);
             }
-            _ => return,
-        };
+            delivery.disposed = true;
+            let settled = delivery.settles_first || settles_first;
+            (settled, Some(settled))
+        });
+        let Some(Some(settled)) = answered else { return };
         if settled {
-            session.incoming.remove(id.0);
             link.info.unsettled = link.info.unsettled.saturating_sub(1);
         }
         if let Some(outcomes) = link.outcomes() {

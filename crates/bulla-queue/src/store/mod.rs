@@ -1097,7 +1097,7 @@ impl Store {
         }
         let mut ticket = Ticket::NOW;
         for (queue, message, bytes, kept) in ready {
-            ticket = ticket.max(self.enter(queue, &message, bytes, kept, journaled));
+            ticket = ticket.max(self.enter(queue, message, bytes, kept, journaled));
         }
         for slot in slots {
             ticket = ticket.max(self.remove_admitted(slot));
@@ -1358,7 +1358,7 @@ impl Store {
         held: bool,
     ) -> Result<Ticket, PutError> {
         let kept = self.keep(&message.body, bytes, persistent)?;
-        Ok(self.enter(queue, &message, bytes, kept, held))
+        Ok(self.enter(queue, message, bytes, kept, held))
     }
 
     /// Decides where a body lives.
@@ -1405,20 +1405,23 @@ impl Store {
     }
 
     /// Enters a message whose admission is settled. `held`: not available before the open batch is synced.
-    fn enter(&mut self, queue: QueueId, message: &Message, bytes: u32, placed: Placed, held: bool) -> Ticket {
+    fn enter(&mut self, queue: QueueId, message: Message, bytes: u32, placed: Placed, held: bool) -> Ticket {
         let id = self.next_id;
         self.next_id += 1;
         let priority = message.priority.min(PRIORITY_MAX);
         let found = self.queues.get_mut(&queue).expect("the caller has just found this queue");
         let lane = found.lane_of(priority);
         let expires_at_ms = message.expires_at_ms.unwrap_or(u64::MAX);
+        found.user_has(message.user.as_ref(), bytes);
+        let (in_memory, elsewhere) =
+            if placed.in_memory { (Some(message.body), None) } else { (None, Some(message.body)) };
         let slot = self.messages.insert(Entry {
             id,
             put_at_ms: message.put_at_ms,
             expires_at_ms,
-            body: placed.in_memory.then(|| message.body.clone()),
+            body: in_memory,
             at: placed.at,
-            user: message.user.clone(),
+            user: message.user,
             queue,
             index: 0,
             body_bytes: bytes,
@@ -1436,14 +1439,15 @@ impl Store {
         let is_free = !held && message.available_at_ms.is_none();
         self.messages[slot].index = found.push(lane, id, slot, is_free);
         found.grew(bytes, message.put_at_ms);
-        found.user_has(message.user.as_ref(), bytes);
         found.count_put(bytes, placed.kept == Kept::Journal);
         if found.status.depth >= found.told_from {
             found.rose(&mut self.crossings);
         }
         self.totals.puts += 1;
-        if found.index.is_some() {
-            index::add(found, &self.messages, &mut self.index_entries, id, &message.body);
+        if found.index.is_some()
+            && let Some(body) = elsewhere.as_ref().or(self.messages[slot].body.as_ref())
+        {
+            index::add(found, &self.messages, &mut self.index_entries, id, body);
         }
         if let Some(until_ms) = message.available_at_ms {
             self.delays.add(id, until_ms);
@@ -1463,6 +1467,7 @@ impl Store {
         let mut mark = Mark { slot, id, kind: MarkKind::Held, at: 0 };
         if placed.kept == Kept::Journal {
             mark.kind = MarkKind::Put;
+            let entry = &self.messages[slot];
             let record = Record::Put(PutRecord {
                 id: MessageId(id),
                 queue,
@@ -1472,9 +1477,10 @@ impl Store {
                 put_at_ms: message.put_at_ms,
                 expires_at_ms: message.expires_at_ms,
                 delivery_count: 0,
-                user: message.user.as_ref().map(user_in_record),
+                user: entry.user.as_ref().map(user_in_record),
             });
-            mark.at = self.journal.append_body(&record, message.body.chunks());
+            let body = elsewhere.as_ref().or(entry.body.as_ref()).map_or(&[][..], Chunks::chunks);
+            mark.at = self.journal.append_body(&record, body);
             if let Some(until_ms) = message.available_at_ms {
                 self.journal.append(&Record::Delayed { id: MessageId(id), until_ms });
             }

@@ -159,7 +159,7 @@ impl Delivery {
                 available_at_ms: None,
                 put_at_ms: wall_ms,
                 user: None,
-                body: chunks_of(payload),
+                body: chunks_of(payload.clone()),
             },
         };
         Message { user: Some(self.user.clone()), ..message }

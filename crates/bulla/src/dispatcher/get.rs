@@ -54,7 +54,8 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         ending::detach(peer, local, state, link, &refusal);
         return Looked::Gone;
     }
-    let is_opening_enough = consumer.opening.is_full() || consumer.opening.len() >= front.credit(link) as usize;
+    let opening = consumer.opening.len();
+    let is_opening_enough = opening > 0 && (consumer.opening.is_full() || opening >= front.credit(link) as usize);
     if is_opening_enough || consumer.has_enough(*user, local, state) {
         return Looked::Blocked;
     }
@@ -112,7 +113,7 @@ fn lock(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Result
 /// The bytes of a locked message.
 fn read(consumer: &Consumer, local: &mut Local, state: &mut State, locked: &Found) -> Result<Payload, Looked> {
     match state.store.body(locked.id) {
-        Ok(body) => Ok(envelope::payload_of(&body)),
+        Ok(body) => Ok(envelope::into_payload(body)),
         Err(error) if is_passing(&error) => {
             // The message may be well: it comes back when it can be read. A browser passes over it.
             let queue = &consumer.route.queue_name;

@@ -67,7 +67,7 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, mut
     if let Some(None) = unit {
         unknown_unit(producer, front, local, state, receipt);
     } else if let Err(refusal) =
-        put(Putting { producer, front, identity, receipt }, local, state, &delivery.payload, &mut found)
+        put(Putting { producer, front, identity, receipt }, local, state, delivery.payload, &mut found)
     {
         let name = producer.opened.clone().or_else(|| found.as_ref().map(|route| route.queue_name.clone()));
         if let Some(route) = &found {
@@ -157,34 +157,36 @@ fn put(
     mut putting: Putting<'_>,
     local: &mut Local,
     state: &mut State,
-    payload: &Payload,
+    payload: Payload,
     found: &mut Option<Arc<Route>>,
 ) -> Result<(), Refusal> {
     take_grant(putting.producer, state);
-    let mut arrival = Arrival::read(payload, local.wall_ms)?;
+    // An arrival is long: it stays where it was read, unless it has to be sealed or checked.
+    let mut read = Arrival::take(payload, local.wall_ms);
+    let Ok(arrival) = &mut read else { return read.map(drop) };
     arrival.take_label_off()?;
     arrival.check_sections()?;
     putting.receipt.asks = arrival.asks_for_reports()?;
-    if let Some(topic) = publish::topic_of(putting.producer, &arrival, state)? {
-        return publish::publish(putting, local, state, &arrival, &topic);
+    if let Some(topic) = publish::topic_of(putting.producer, arrival, state)? {
+        return publish::publish(putting, local, state, arrival, &topic);
     }
     let Putting { producer, front, identity, receipt } = putting;
     let who = Who::client(identity.user.as_deref(), local.index, receipt.generation);
-    let route = &*found.insert(route(producer, &arrival, state, who)?);
+    let route = &*found.insert(route(producer, arrival, state, who)?);
     if !producer.any_user && !arrival.is_by(who.user) {
         return Err(authority::no_identity_right(producer));
     }
-    check_reply_to(receipt, &arrival, who, state)?;
+    check_reply_to(receipt, arrival, who, state)?;
     let route = &**writable(route)?;
     if producer.opened.is_none() && route.limit.messages_a_second > 0 {
         state.use_of(route.queue).limited.admit(route.limit, &route.queue_name, local.now)?;
     }
-    let treatment = treatment(producer, route, &arrival)?;
+    let treatment = treatment(producer, route, arrival)?;
     if let (Treatment::AsIs, true) = (&treatment, producer.pending.is_empty()) {
-        let message = arrival.into_message(route.defaults, identity.user.as_deref());
+        let message = arrival.take_message(route.defaults, identity.user.as_deref());
         return local.put(Some(front), receipt, route.queue, route.transmission.as_deref(), message, state);
     }
-    put_treated(Putting { producer, front, identity, receipt }, local, state, treatment, route, arrival)
+    put_treated(Putting { producer, front, identity, receipt }, local, state, treatment, route, read?)
 }
 
 /// Puts a message that has to be sealed or checked first, or waits for those before it.

@@ -239,7 +239,7 @@ impl Event {
             available_at_ms: None,
             put_at_ms: wall_ms,
             user: None,
-            body: envelope::chunks_of(&body),
+            body: envelope::chunks_of(body),
         }
     }
 }

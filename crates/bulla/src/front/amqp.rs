@@ -47,13 +47,31 @@ fn delivery(id: DeliveryId) -> bulla_amqp::DeliveryId {
     bulla_amqp::DeliveryId::from_bits(id.0 as u32)
 }
 
-/// Hot path, once per event. None where the core has nothing to do.
+/// Hot path: a delivery or an outcome, made of what is taken out of the engine's event. None for the other events.
+fn frequent(event: &mut EngineEvent) -> Option<Event> {
+    match event {
+        EngineEvent::Delivery(delivery) => {
+            let bulla_amqp::Delivery { link, id, tag, settled, beyond_credit, state, payload, .. } = delivery;
+            Some(Event::Delivery(Delivery {
+                link: (*link).into(),
+                id: (*id).into(),
+                tag: tag.take(),
+                settled: *settled,
+                beyond_credit: *beyond_credit,
+                state: state.take(),
+                payload: std::mem::take(payload),
+            }))
+        }
+        EngineEvent::Outcome { link, token, state, settled } => {
+            Some(Event::Outcome { link: (*link).into(), token: *token, state: state.take(), settled: *settled })
+        }
+        _ => None,
+    }
+}
+
+/// An event that is not [`frequent`]. None where the core has nothing to do.
 fn event(event: EngineEvent) -> Option<Event> {
     Some(match event {
-        EngineEvent::Delivery(delivery) => Event::Delivery(arrived(delivery)),
-        EngineEvent::Outcome { link, token, state, settled } => {
-            Event::Outcome { link: link.into(), token, state, settled }
-        }
         EngineEvent::Credit { link, drain, .. } => Event::Credit { link: link.into(), drain },
         EngineEvent::Acquires { link, txn_id } => Event::Acquires { link: link.into(), txn_id },
         EngineEvent::OutcomeLost { txn_id } => Event::OutcomeLost { txn_id },
@@ -70,11 +88,6 @@ fn event(event: EngineEvent) -> Option<Event> {
         EngineEvent::Closed(error) => Event::Closed(error),
         _ => return None,
     })
-}
-
-fn arrived(delivery: bulla_amqp::Delivery) -> Delivery {
-    let bulla_amqp::Delivery { link, id, tag, settled, beyond_credit, state, payload, .. } = delivery;
-    Delivery { link: link.into(), id: id.into(), tag, settled, beyond_credit, state, payload }
 }
 
 fn attach(wanted: IncomingAttach) -> Attach {
@@ -109,6 +122,10 @@ fn attach(wanted: IncomingAttach) -> Attach {
 impl FrontEnd for Amqp {
     fn poll_event(&mut self) -> Option<Event> {
         loop {
+            if let Some(event) = frequent(self.0.peek_event()?) {
+                self.0.poll_event();
+                return Some(event);
+            }
             if let Some(event) = event(self.0.poll_event()?) {
                 return Some(event);
             }

@@ -319,7 +319,7 @@ fn on_its_way(to: &str, body: Payload, persistent: bool, ttl_ms: Option<u32>) ->
         body: bulla_amqp::MessageBody::Sections(body),
         ..bulla_amqp::MessageParts::default()
     };
-    let body = envelope::chunks_of(&parts.build());
+    let body = envelope::chunks_of(parts.build());
     let message = Message::new(persistent, body);
     envelope::payload_of(&TransmissionHeader::new(Destination::parse(to).unwrap()).put_on(message).body)
 }

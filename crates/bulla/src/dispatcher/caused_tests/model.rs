@@ -419,7 +419,7 @@ impl Run {
     fn bring(&mut self) {
         let name = self.random.one_of(&NAMES);
         let entry = self.fresh(BORDER);
-        let body = envelope::chunks_of(&self.message(&entry, name, None));
+        let body = envelope::chunks_of(self.message(&entry, name, None));
         let message = Message::new(true, body);
         let header = TransmissionHeader::new(Destination { queue: name.into(), manager: "QM1".into() });
         let (partner, link) = self.channel.as_mut().unwrap();

@@ -27,7 +27,7 @@ fn define(harness: &Harness) {
 }
 
 fn put(harness: &Harness, body: &str) {
-    let body = envelope::chunks_of(&message("Q@QM1", body, true));
+    let body = envelope::chunks_of(message("Q@QM1", body, true));
     let state = &mut *harness.running().manager().lock();
     let queue = state.store.queue(QUEUE).unwrap();
     state.store.put(queue, Message::new(true, body)).unwrap();
@@ -256,7 +256,7 @@ fn a_partner_is_not_told_where_this_machine_keeps_a_ring() {
         body: bulla_amqp::MessageBody::Sections(data("sealed")),
         ..bulla_amqp::MessageParts::default()
     };
-    let message = Message::new(true, envelope::chunks_of(&parts.build()));
+    let message = Message::new(true, envelope::chunks_of(parts.build()));
     {
         let header = TransmissionHeader::new(Destination::parse("Q@QM1").unwrap());
         let state = &mut *harness.running().manager().lock();
