@@ -346,8 +346,17 @@ impl Connection {
         Some(event)
     }
 
-    /// The next event where it lies, before [`Connection::poll_event`] takes it: a host that takes out what a delivery or
-    /// an outcome holds moves that once. What is left in the event is dropped then.
+    /// Drops the next event, of which the host has taken what it wants ([`Connection::peek_event`]).
+    #[inline]
+    pub fn drop_event(&mut self) {
+        match self.events.front() {
+            Some(Event::Delivery(_) | Event::Outcome { .. }) => drop(self.events.pop_front()),
+            _ => drop(self.poll_event()),
+        }
+    }
+
+    /// The next event where it lies, before [`Connection::poll_event`] or [`Connection::drop_event`] takes it: a host
+    /// that takes out what a delivery or an outcome holds moves that once.
     #[inline]
     pub fn peek_event(&mut self) -> Option<&mut Event> {
         self.events.front_mut()

@@ -70,7 +70,8 @@ pub(crate) struct Arrival {
 #[derive(Default)]
 struct Fields {
     section: Bytes,
-    spans: [(u32, u32); PROPERTIES],
+    /// Where each field begins and ends; none where there is no section. In a box, because an arrival is moved.
+    spans: Option<Box<[(u32, u32); PROPERTIES]>>,
 }
 
 impl Arrival {
@@ -471,17 +472,17 @@ impl Fields {
             0xd0 => (u32::from_be_bytes(section.get(list + 5..list + 9)?.try_into().ok()?) as usize, list + 9),
             _ => return None,
         };
-        let mut spans = [(0, 0); PROPERTIES];
+        let mut spans = Box::new([(0, 0); PROPERTIES]);
         for span in spans.iter_mut().take(count) {
             let end = at + crate::selector::value_len(section.get(at..)?)?;
             *span = (u32::try_from(at).ok()?, u32::try_from(end).ok()?);
             at = end;
         }
-        (at <= section.len() && count <= PROPERTIES).then_some(Self { section, spans })
+        (at <= section.len() && count <= PROPERTIES).then_some(Self { section, spans: Some(spans) })
     }
 
     fn get(&self, field: usize) -> &[u8] {
-        let (start, end) = self.spans[field];
+        let Some((start, end)) = self.spans.as_ref().map(|spans| spans[field]) else { return &[] };
         self.section.get(start as usize..end as usize).unwrap_or_default()
     }
 

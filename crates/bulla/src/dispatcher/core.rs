@@ -122,13 +122,18 @@ impl Core {
                 Event::Attached(_) | Event::Detached { .. } | Event::SessionEnded(..) | Event::Opened(_)
             );
             match event {
-                Event::Delivery(delivery) => arrived(peer, local, state, delivery),
-                Event::Outcome { link, token, state: outcome, settled } => match peer.links.get(&link) {
-                    Some(Link::Sending(_)) => {
-                        sender::outcome(peer, local, state, link, token, outcome.as_ref(), settled);
+                Event::Delivery(mut delivery) => {
+                    if !put::arrived(peer, local, state, &mut delivery) {
+                        arrived_elsewhere(peer, local, state, delivery);
                     }
-                    _ => get::settled(peer, local, state, link, token, outcome, settled),
-                },
+                }
+                Event::Outcome { link, token, state: outcome, settled } => {
+                    if peer.sending.is_some() && matches!(peer.links.get(&link), Some(Link::Sending(_))) {
+                        sender::outcome(peer, local, state, link, token, outcome.as_ref(), settled);
+                    } else {
+                        get::settled(peer, local, state, link, token, outcome, settled);
+                    }
+                }
                 Event::OutcomeLost { txn_id } => unit_of_work::outcome_lost(peer, local, &txn_id),
                 Event::Credit { link, drain } => get::credit(peer, local, link, drain),
                 Event::Acquires { link, txn_id } => {
@@ -347,8 +352,8 @@ impl Core {
     }
 }
 
-/// A message has come on a link of any kind.
-fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: Delivery) {
+/// A message has come on a link that is no client's to put.
+fn arrived_elsewhere(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: Delivery) {
     match peer.links.get(&delivery.link) {
         Some(Link::Receiving(_)) if matches!(delivery.state, Some(DeliveryState::Transactional { .. })) => {
             let refusal = Refusal::new(reason::OPTIONS_ERROR, "channels take no part in units of work");
@@ -356,7 +361,7 @@ fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: Deli
         }
         Some(Link::Receiving(_)) => receiver::arrived(peer, local, state, delivery),
         Some(Link::Coordinator(_)) => unit_of_work::arrived(peer, local, state, &delivery),
-        _ => put::arrived(peer, local, state, delivery),
+        Some(Link::Producer(_) | Link::Consumer(_) | Link::Sending(_)) | None => {}
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) const CREDIT_PROTECTED: u32 = 256;
 const PENDING_MESSAGES_MAX: usize = CREDIT_PROTECTED as usize * 256;
 /// Bytes of them: what the adapters' memory takes of one link alone, with the sealed forms.
 const PENDING_BYTES_MAX: usize = SEALING_BYTES_MAX / 2;
+/// A link with so many bytes there gets no more credit.
+const PENDING_BYTES_FOR_CREDIT: usize = 64 << 20;
 /// Ticks after which credit that a link does not use is room for others who wait: two seconds.
 const PROMISE_LAPSES_AFTER_TICKS: u8 = 8;
 /// The outcome *rejected*, among those that a link's source lists.
@@ -151,6 +153,15 @@ impl Producer {
     pub(crate) fn credit_full(&self) -> u32 {
         let protected = self.route.as_ref().is_none_or(|route| route.policy.is_some());
         if protected { CREDIT_PROTECTED } else { CREDIT_CLEAR }
+    }
+
+    /// What is missing of its full credit; 0 where it has enough, or where as much is with the adapters as may be.
+    #[inline]
+    pub(super) fn credit_wanted(&self) -> u32 {
+        let full = self.credit_full();
+        let outstanding = self.granted + u32::try_from(self.pending.len()).unwrap_or(u32::MAX);
+        let has_enough = outstanding > full / 2 || self.pending.bytes() >= PENDING_BYTES_FOR_CREDIT;
+        if has_enough { 0 } else { full - outstanding }
     }
 
     /// Whether its credit no longer counts as room that is taken.

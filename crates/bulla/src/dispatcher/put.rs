@@ -32,8 +32,6 @@ use std::time::Duration;
 
 /// When a link that waits for no room, and has no credit because too much waits for the disk, asks again.
 const BACKLOG_LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// A link with so many bytes there gets no more credit.
-const PENDING_BYTES_FOR_CREDIT: usize = 64 << 20;
 /// What stands for the queue in a line on a message of a link to none in particular, where it named none that is there.
 const RELAY: &str = "an anonymous terminus";
 /// Key in an error's info: the delivery that it is about (Anonymous Terminus, section 2.2.2).
@@ -41,9 +39,9 @@ const DELIVERY_TAG: Symbol = Symbol::from_static("delivery-tag");
 /// The condition of reasons that say that a name leads nowhere.
 const NOT_FOUND: &str = "amqp:not-found";
 /// Hot path, once per message that a client puts.
-pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, mut delivery: Delivery) {
+pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: &mut Delivery) -> bool {
     let Peer { key, front, links, identity, generation, .. } = peer;
-    let (front, Some(Link::Producer(producer))) = (&mut **front, links.get_mut(&delivery.link)) else { return };
+    let (front, Some(Link::Producer(producer))) = (&mut **front, links.get_mut(&delivery.link)) else { return false };
     let txn_id = match &delivery.state {
         Some(DeliveryState::Transactional { txn_id, .. }) => Some(txn_id),
         _ => None,
@@ -61,14 +59,18 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, mut
         user: producer.user,
     };
     if delivery.beyond_credit {
-        return beyond_credit(peer, local, state, receipt);
+        beyond_credit(peer, local, state, receipt);
+        return true;
     }
-    let (mut found, tag) = (None, delivery.tag.take());
-    if let Some(None) = unit {
+    let mut found = None;
+    let result = if let Some(None) = unit {
         unknown_unit(producer, front, local, state, receipt);
-    } else if let Err(refusal) =
-        put(Putting { producer, front, identity, receipt }, local, state, delivery.payload, &mut found)
-    {
+        Ok(())
+    } else {
+        let payload = std::mem::take(&mut delivery.payload);
+        put(Putting { producer, front, identity, receipt }, local, state, payload, &mut found)
+    };
+    if let Err(refusal) = result {
         let name = producer.opened.clone().or_else(|| found.as_ref().map(|route| route.queue_name.clone()));
         if let Some(route) = &found {
             count_refused(local, state, route.queue, route.policy.as_deref(), &refusal);
@@ -78,15 +80,20 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, mut
         let is_told = !receipt.settled && producer.takes_rejected || receipt.unit.is_some();
         if receipt.is_single && !is_told && is_of_address(&refusal, found.is_some()) {
             let mut error = refusal.to_amqp();
+            let tag = delivery.tag.take();
             error.info.extend(tag.map(|tag| (DELIVERY_TAG, Value::Binary(Bytes::copy_from_slice(tag.as_bytes())))));
             authority::tell_of(peer, local, &refusal);
-            return ending::detach_with(peer, local, state, receipt.link, error);
+            ending::detach_with(peer, local, state, receipt.link, error);
+            return true;
         }
         let unheard = Unheard { queue: name.as_deref().unwrap_or(RELAY), user: producer.user_name.as_deref() };
         refuse(Some(front), local, receipt, &refusal, unheard);
         authority::tell_of(peer, local, &refusal);
+    } else if producer.credit_wanted() == 0 {
+        return true;
     }
     replenish(peer, local, state, receipt.link);
+    true
 }
 
 /// Whether a relay's message is refused for the address in its `to`, as an attach to that address would be.
@@ -544,12 +551,10 @@ impl Local {
 /// Brings a link's credit back to full where its queue has room; otherwise it waits for room.
 pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     let Some(Link::Producer(producer)) = peer.links.get_mut(&link) else { return };
-    let full = producer.credit_full();
-    let outstanding = producer.granted + u32::try_from(producer.pending.len()).unwrap_or(u32::MAX);
-    if outstanding > full / 2 || producer.pending.bytes() >= PENDING_BYTES_FOR_CREDIT {
+    let mut wanted = producer.credit_wanted();
+    if wanted == 0 {
         return;
     }
-    let mut wanted = full - outstanding;
     let has_none = producer.granted == 0;
     let user = producer.user;
     if let Some(user) = user {

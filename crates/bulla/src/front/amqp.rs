@@ -123,7 +123,7 @@ impl FrontEnd for Amqp {
     fn poll_event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = frequent(self.0.peek_event()?) {
-                self.0.poll_event();
+                self.0.drop_event();
                 return Some(event);
             }
             if let Some(event) = event(self.0.poll_event()?) {
