@@ -3,7 +3,6 @@
 //! Parser, `HELP`, the reference page and completion read this table and nothing else. An attribute stands here
 //! only when something honours it.
 
-mod authority;
 pub(crate) mod channel;
 mod commands;
 mod connection;
@@ -21,7 +20,7 @@ use bulla_catalog::names::is_name;
 use bulla_catalog::{Sort, topic_names};
 pub(super) use channel::STATUS_BRIEF as CHANNEL_STATUS_BRIEF;
 pub(crate) use commands::{
-    COMMANDS_OF_DEVICES, COMMANDS_OF_PROTECTION, COMMANDS_OF_RULES, COMMANDS_OF_TASKS, OTHER_COMMANDS,
+    COMMANDS_OF_DEVICES, COMMANDS_OF_PROTECTION, COMMANDS_OF_TASKS, COMMANDS_OF_UNITS, OTHER_COMMANDS,
 };
 pub(crate) use device::*;
 pub use key::Key;
@@ -423,7 +422,7 @@ pub(crate) const fn attribute(
     Attribute { key, keyword, synonyms: &[], kind, default, doc, since: V1 }
 }
 
-const fn shown(key: Key, keyword: &'static str, doc: &'static str) -> Attribute {
+pub(crate) const fn shown(key: Key, keyword: &'static str, doc: &'static str) -> Attribute {
     attribute(key, keyword, Kind::Shown, "", doc)
 }
 

@@ -1,22 +1,147 @@
-//! Authority in the admin language: SET, DELETE and DISPLAY AUTHREC.
+//! AUTHREC: who may do what with which objects.
+//!
+//! A record is known by the profile, the type of object and the user or group; so it is no object that a name alone
+//! finds, and AUTHADD and AUTHRMV change it instead of saying what it is.
 
-use super::Kept;
+use super::noun::verb;
+use super::{Kept, Said, joined};
 use crate::difference::Parts;
 use crate::kept::ObjectName;
 use crate::objects::{ON_ONE_LINE, command};
 use crate::parse::{Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind, Row};
 use crate::run::{fits, invalid, too_many, unknown, wanted};
-use crate::table::Key;
-use bulla_catalog::authority::{Entity, Group, ObjectType, Profile, RECORDS_MAX, RecordKey, Rights, SIGNED_IN};
+use crate::table::{
+    Act, Attribute, Command, DISPLAY_OPTIONS, Defining, Doing, Key, Kind, NameUse, attribute, shown, words,
+};
+use bulla_catalog::authority::{
+    Entity, Group, NOT_OFFERED, ObjectType, Profile, RECORDS_MAX, RecordKey, Rights, SIGNED_IN, WORDS,
+};
 use bulla_catalog::{Change, Definitions};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
+
+const WORD: &str = "AUTHREC";
+const OBJECT: &str = "authority record";
 
 /// MQ's reason code for a group that is not defined.
 const UNKNOWN_ENTITY: u32 = 2292;
 /// MQ's reason code for a record that is not there.
 const NONE_FOUND: u32 = 3200;
+
+static PROFILE: Attribute = attribute(
+    Key::AuthorityProfile,
+    "PROFILE",
+    Kind::Profile,
+    "",
+    "The object's name as it is opened, or a pattern: ? for one character, * for any within a qualifier, ** for any \
+     qualifiers. OBJTYPE(QMGR) takes none.",
+);
+static OBJTYPE: Attribute = attribute(
+    Key::AuthorityObject,
+    "OBJTYPE",
+    words(&["QUEUE", "QMGR", "CHANNEL", "TOPIC"]),
+    "",
+    "What the rights are on. QUEUE: every name that can be opened, aliases, remote and model queues included. TOPIC: \
+     the names of topic objects, not topic strings. Needed.",
+);
+static PRINCIPAL: Attribute = attribute(
+    Key::Principal,
+    "PRINCIPAL",
+    Kind::Users { special: true, blank: false },
+    "",
+    "Users, by the names they sign in with. '*' stands for every signed-in user, '*ANONYMOUS' for all clients that \
+     have not signed in.",
+);
+static GROUP: Attribute = attribute(Key::Group, "GROUP", Kind::Names, "", "Groups that are defined.");
+static AUTHADD: Attribute = attribute(
+    Key::AuthorityAdd,
+    "AUTHADD",
+    Kind::Words { choices: WORDS, refused: NOT_OFFERED },
+    "",
+    "Rights to give. CONNECT and ALTUSR are on the queue manager; INQ, PUT, GET, BROWSE, SETID, DSP and DLT on queues; \
+     CTRL on channels; PUB and SUB on topics. ALL, ALLMQI, ALLADM: all that the object has, those to use it, those to \
+     administer it. NONE: a record that gives nothing, for names that a more general one would allow.",
+);
+static AUTHRMV: Attribute = attribute(
+    Key::AuthorityRemove,
+    "AUTHRMV",
+    Kind::Words { choices: WORDS, refused: NOT_OFFERED },
+    "",
+    "Rights to take away. The record stays, also one without any right: DELETE AUTHREC deletes it.",
+);
+static MATCH: Attribute = attribute(
+    Key::Match,
+    "MATCH",
+    words(&["PROFILE", "EXACT", "MEMBER"]),
+    "PROFILE",
+    "Which records. PROFILE: a name in full shows every profile that fits it. EXACT: that very profile. MEMBER: as \
+     PROFILE, and of a user those of its groups and of every signed-in user too.",
+);
+static ENTITY: Attribute = shown(Key::Entity, "ENTITY", "Whose rights: the name of a user or group.");
+static ENTTYPE: Attribute = shown(Key::EntityType, "ENTTYPE", "PRINCIPAL or GROUP.");
+static AUTHLIST: Attribute = attribute(
+    Key::AuthorityList,
+    "AUTHLIST",
+    Kind::Words { choices: WORDS, refused: &[] },
+    "",
+    "The rights; NONE for a record without any.",
+);
+
+/// SET AUTHREC.
+static RECORD: [&Attribute; 6] = [&PROFILE, &OBJTYPE, &PRINCIPAL, &GROUP, &AUTHADD, &AUTHRMV];
+/// DELETE AUTHREC: which record.
+static RECORD_KEY: [&Attribute; 4] = [&PROFILE, &OBJTYPE, &PRINCIPAL, &GROUP];
+/// DISPLAY AUTHREC: what steers it.
+static RECORD_OPTIONS: [&Attribute; 7] = joined(&[&RECORD_KEY, &[&MATCH], DISPLAY_OPTIONS]);
+/// DISPLAY AUTHREC: what it shows beside profile and type.
+static RECORD_SHOWN: [&Attribute; 3] = [&ENTITY, &ENTTYPE, &AUTHLIST];
+
+pub(crate) static COMMANDS: [Command; 3] = [
+    verb(
+        ("SET", WORD, OBJECT),
+        Act::Defines(Defining::SetAuthority),
+        NameUse::None,
+        &[],
+        &RECORD,
+        Said {
+            summary: "Give users and groups rights on objects, or take rights away from them. Without a record that \
+             matches, nothing is allowed. Of the profiles of one user or group that match a name, the most specific \
+             one counts.",
+            examples: &[
+                "SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('orders', 'billing') AUTHADD(CONNECT)",
+                "SET AUTHREC PROFILE(ORDERS.**) OBJTYPE(QUEUE) PRINCIPAL('orders') AUTHADD(PUT, INQ)",
+                "SET AUTHREC PROFILE(ORDERS.SECRET) OBJTYPE(QUEUE) GROUP(CLERKS) AUTHRMV(ALL)",
+            ],
+        },
+    ),
+    verb(
+        ("DELETE", WORD, OBJECT),
+        Act::Defines(Defining::DeleteAuthority),
+        NameUse::None,
+        &RECORD_KEY,
+        &[],
+        Said {
+            summary: "Delete an authority record: from then on a more general profile counts, where one fits.",
+            examples: &["DELETE AUTHREC PROFILE(ORDERS.SECRET) OBJTYPE(QUEUE) GROUP(CLERKS)"],
+        },
+    ),
+    verb(
+        ("DISPLAY", WORD, OBJECT),
+        Act::Does(Doing::DisplayAuthority),
+        NameUse::None,
+        &RECORD_OPTIONS,
+        &RECORD_SHOWN,
+        Said {
+            summary: "Show authority records: all, or those of a profile, a type of object, a user or a group.",
+            examples: &[
+                "DISPLAY AUTHREC",
+                "DIS AUTHREC PROFILE(ORDERS.EU) OBJTYPE(QUEUE) PRINCIPAL('orders') MATCH(MEMBER)",
+                "DIS AUTHREC WHERE(AUTHLIST CT PUT)",
+            ],
+        },
+    ),
+];
 
 /// The attribute that says what is allowed; the others say who, and what for.
 const RIGHTS: &str = "AUTHADD";
@@ -28,7 +153,7 @@ pub(crate) static AUTHORITY_RECORD: AuthorityNoun = AuthorityNoun;
 
 impl Kept for AuthorityNoun {
     fn word(&self) -> &'static str {
-        "AUTHREC"
+        WORD
     }
 
     fn place(&self) -> usize {
@@ -42,7 +167,7 @@ impl Kept for AuthorityNoun {
     fn write(&self, f: &mut dyn Write, definitions: &Definitions, object: &ObjectName) -> Option<fmt::Result> {
         let ObjectName::Authority(record) = object else { return None };
         let rights = definitions.authorities.records.get(record)?;
-        Some(command(f, ON_ONE_LINE, "SET", self.word(), None, |key| record_cell(record, rights, key)))
+        Some(command(f, ON_ONE_LINE, "SET", WORD, None, |key| record_cell(record, rights, key)))
     }
 
     fn stays(&self, _definitions: &Definitions, _object: &ObjectName) -> bool {
@@ -55,7 +180,7 @@ impl Kept for AuthorityNoun {
 
     /// SET AUTHREC with what comes and what goes.
     fn change(&self, before: &Parts, after: &Parts) -> String {
-        let (now, then) = (words(after), words(before));
+        let (now, then) = (rights_of(after), rights_of(before));
         let listed = |word: &str, rights: Vec<&str>| match rights.is_empty() {
             true => String::new(),
             false => format!(" {word}({})", rights.join(", ")),
@@ -67,7 +192,7 @@ impl Kept for AuthorityNoun {
 }
 
 /// The words in the parentheses of AUTHADD; NONE is none of them.
-fn words(record: &Parts) -> Vec<&str> {
+fn rights_of(record: &Parts) -> Vec<&str> {
     let mut attributes = record.attributes.iter();
     let list = attributes.find_map(|text| text.strip_prefix(RIGHTS)?.strip_prefix('(')?.strip_suffix(')'));
     list.unwrap_or_default().split(',').map(str::trim).filter(|word| !matches!(*word, "" | "NONE")).collect()

@@ -1,21 +1,43 @@
-//! Rules for connections in the admin language: SET and DISPLAY CHLAUTH.
+//! CHLAUTH: which addresses, users and certificates may use a channel, and as whom.
+//!
+//! A rule is known by its channel, its TYPE and what it compares; so it is no object that a name alone finds.
 
-use super::Kept;
+use super::noun::verb;
+use super::{Field, Kept, Said, attributes, joined};
 use crate::difference::Parts;
 use crate::kept::ObjectName;
 use crate::objects::{WRAPPED, command};
 use crate::parse::{Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind, Row};
 use crate::run::{fits, invalid, too_many, wanted};
-use crate::table::Key;
+use crate::table::{
+    Act, Attribute, Command, DESCR, DISPLAY_OPTIONS, DN_CHARS_MAX, Defining, Doing, Key, Kind, NameUse, attribute,
+    words,
+};
 use bulla_catalog::authority::{
     CHANNEL_RULES_MAX, Caller, ChannelRules, Rule, RuleKey, RuleKind, UserSource, channel_profile_fits,
 };
+use bulla_catalog::names::{USER_NAME_BYTES_MAX, is_user_name};
 use bulla_catalog::peer_name::PeerPattern;
 use bulla_catalog::{Change, Definitions};
 use bulla_seal::dn::Dn;
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 use std::net::IpAddr;
+
+const WORD: &str = "CHLAUTH";
+const OBJECT: &str = "rule";
+
+const TYPE: &str = "TYPE";
+const ADDRESS: &str = "ADDRESS";
+const CLNTUSER: &str = "CLNTUSER";
+const SSLPEER: &str = "SSLPEER";
+const SSLCERTI: &str = "SSLCERTI";
+const ADDRLIST: &str = "ADDRLIST";
+const USERLIST: &str = "USERLIST";
+const USERSRC: &str = "USERSRC";
+const MCAUSER: &str = "MCAUSER";
+const CHCKCLNT: &str = "CHCKCLNT";
 
 /// MQ's reason code for a rule that is there already.
 const ALREADY_EXISTS: u32 = 3337;
@@ -24,8 +46,187 @@ const NOT_FOUND: u32 = 3338;
 /// Most entries of a list, so that one command can write it.
 const LIST_MAX: usize = 10_000;
 
-/// The attributes by which a rule is known beside its channel.
-const SELECTORS: [&str; 5] = ["TYPE", "ADDRESS", "CLNTUSER", "SSLPEER", "SSLCERTI"];
+/// A rule with what it is known by.
+struct Known {
+    key: RuleKey,
+    rule: Rule,
+}
+
+/// What a rule is known by beside its channel.
+static KNOWN_BY: [Field<Known>; 5] = [
+    Field::new(
+        TYPE,
+        words(&["ADDRESSMAP", "USERMAP", "SSLPEERMAP", "BLOCKUSER", "BLOCKADDR"]),
+        "",
+        "How a partner is recognised. ADDRESSMAP: its address. USERMAP: the user who has signed in. SSLPEERMAP: its \
+         verified certificate. BLOCKUSER: users who may not use the channel, after the other rules gave the user. \
+         BLOCKADDR: addresses whose connections are closed without an answer.",
+        |of| Cell::word(of.key.kind.word()),
+        |of, value| of.key.kind = RuleKind::of(value.word()).unwrap_or(of.key.kind),
+    ),
+    Field::new(
+        ADDRESS,
+        Kind::Address,
+        "",
+        "Where the partner comes from: four parts with '.', or eight with ':', each a number, a range like 5-9, or *; \
+         * alone for everywhere. ADDRESSMAP needs it; USERMAP and SSLPEERMAP ask for it too where it is given.",
+        |of| Cell::word(&of.key.address),
+        |of, value| of.key.address = value.text(),
+    ),
+    Field::new(
+        CLNTUSER,
+        Kind::Text { chars_max: USER_NAME_BYTES_MAX },
+        "",
+        "The user who has signed in, by name. USERMAP needs it.",
+        |of| Cell::word(&of.key.user),
+        |of, value| of.key.user = value.text(),
+    ),
+    Field::new(
+        SSLPEER,
+        Kind::Text { chars_max: DN_CHARS_MAX },
+        "",
+        "A pattern for the subject of the partner's certificate, as in DEFINE CHANNEL. SSLPEERMAP needs it.",
+        |of| Cell::word(&of.key.peer),
+        |of, value| of.key.peer = value.text(),
+    ),
+    Field::new(
+        SSLCERTI,
+        Kind::Text { chars_max: DN_CHARS_MAX },
+        "",
+        "A pattern for who has signed that certificate.",
+        |of| Cell::word(&of.key.issuer),
+        |of, value| of.key.issuer = value.text(),
+    ),
+];
+
+/// What a rule says.
+static SAYS: [Field<Known>; 7] = [
+    Field::shared(&DESCR, |of| Cell::word(&of.rule.description), |of, value| of.rule.description = value.text()),
+    Field::new(
+        ADDRLIST,
+        Kind::Addresses,
+        "",
+        "The addresses of BLOCKADDR, written like ADDRESS.",
+        |of| list(&of.rule.addresses),
+        |of, value| of.rule.addresses.extend(value.list().iter().cloned()),
+    ),
+    Field::new(
+        USERLIST,
+        Kind::Users { special: true, blank: false },
+        "",
+        "The users of BLOCKUSER. '*' stands for every user, '*ANONYMOUS' for all clients that have not signed in.",
+        |of| list(&of.rule.users),
+        |of, value| of.rule.users.extend(value.list().iter().cloned()),
+    ),
+    // Taken over together with MCAUSER: `source`.
+    Field::new(
+        USERSRC,
+        words(&["MAP", "CHANNEL", "NOACCESS"]),
+        "MAP",
+        "The user that the partner becomes. MAP: MCAUSER. CHANNEL: its own user, and for a channel's messages the \
+         channel's own MCAUSER. NOACCESS: none, it is refused.",
+        |of| {
+            Cell::word(match of.rule.source {
+                UserSource::Channel => "CHANNEL",
+                UserSource::Map(_) => "MAP",
+                UserSource::NoAccess => "NOACCESS",
+            })
+        },
+        |_, _| {},
+    ),
+    Field::new(
+        MCAUSER,
+        Kind::Text { chars_max: USER_NAME_BYTES_MAX },
+        "",
+        "The user of USERSRC(MAP).",
+        |of| match &of.rule.source {
+            UserSource::Map(user) => Cell::word(user),
+            _ => Cell::word(""),
+        },
+        |_, _| {},
+    ),
+    Field::new(
+        CHCKCLNT,
+        words(&["ASQMGR", "REQUIRED"]),
+        "ASQMGR",
+        "REQUIRED: only who has signed in is let in by this rule. ASQMGR: as the queue manager's CHCKCLNT says.",
+        |of| Cell::word(if of.rule.sign_in_required { "REQUIRED" } else { "ASQMGR" }),
+        |of, value| of.rule.sign_in_required = value.word() == "REQUIRED",
+    ),
+    Field::new(
+        "WARN",
+        words(&["NO", "YES"]),
+        "NO",
+        "YES: a partner that the rule would refuse is let in, and the log says so.",
+        |of| Cell::word(if of.rule.warn { "YES" } else { "NO" }),
+        |of, value| of.rule.warn = value.word() == "YES",
+    ),
+];
+
+static OF_KEY: [&Attribute; 5] = attributes(&KNOWN_BY);
+/// DISPLAY: what it shows beside what a rule is known by.
+static SHOWN: [&Attribute; 7] = attributes(&SAYS);
+static ATTRIBUTES: [&Attribute; 12] =
+    joined(&[OF_KEY.split_at(1).0, SHOWN.split_at(1).0, OF_KEY.split_at(1).1, SHOWN.split_at(1).1]);
+/// DISPLAY: what steers it.
+static OPTIONS: [&Attribute; 8] = joined(&[OF_KEY.split_at(1).0, &[&MATCH], OF_KEY.split_at(1).1, DISPLAY_OPTIONS]);
+
+/// What SET CHLAUTH does with the rule.
+static ACTION: Attribute = attribute(
+    Key::Action,
+    "ACTION",
+    words(&["ADD", "REPLACE", "REMOVE", "REMOVEALL"]),
+    "ADD",
+    "ADD: a new rule, or more entries of a list. REPLACE: written anew. REMOVE: the rule goes, or those entries of a \
+     list. REMOVEALL: the whole list.",
+);
+static MATCH: Attribute = attribute(
+    Key::Match,
+    "MATCH",
+    words(&["GENERIC", "EXACT", "ALL", "RUNCHECK"]),
+    "GENERIC",
+    "Which rules. GENERIC: those whose channel name fits the one given. EXACT: of that very name. ALL: those too that \
+     the name given fits. RUNCHECK: those that would apply to a partner at ADDRESS, with CLNTUSER, SSLPEER and \
+     SSLCERTI where it has them.",
+);
+
+pub(crate) static COMMANDS: [Command; 2] = [
+    verb(
+        ("SET", WORD, OBJECT),
+        Act::Defines(Defining::SetChannelRule),
+        NameUse::Channels,
+        &[&ACTION],
+        &ATTRIBUTES,
+        Said {
+            summary: "Say which addresses, users and certificates may use a channel, and as which user. Of the rules \
+             that match, the most specific one decides: by the channel's name, then certificate before user before \
+             address. Clients are on the channel SYSTEM.DEF.SVRCONN.",
+            examples: &[
+                "SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('*') USERSRC(NOACCESS) DESCR('Addresses without a rule are \
+                 refused')",
+                "SET CHLAUTH(QM2.QM1) TYPE(SSLPEERMAP) SSLPEER('CN=QM2,O=Demo') SSLCERTI('CN=Authority,O=Demo') \
+                 MCAUSER('border')",
+                "SET CHLAUTH(SYSTEM.DEF.SVRCONN) TYPE(USERMAP) CLNTUSER('orders') ADDRESS('192.0.2.*') USERSRC(CHANNEL)",
+                "SET CHLAUTH('*') TYPE(BLOCKUSER) USERLIST('*ANONYMOUS')",
+                "SET CHLAUTH('*') TYPE(BLOCKADDR) ADDRLIST('198.51.100.7', '2001:db8:*')",
+            ],
+        },
+    ),
+    verb(
+        ("DISPLAY", WORD, OBJECT),
+        Act::Does(Doing::DisplayChannelRule),
+        NameUse::Channels,
+        &OPTIONS,
+        &SHOWN,
+        Said {
+            summary: "Show the rules for connections, or, with MATCH(RUNCHECK), those that would apply to a partner.",
+            examples: &[
+                "DISPLAY CHLAUTH(*)",
+                "DIS CHLAUTH(QM2.QM1) MATCH(RUNCHECK) ADDRESS('192.0.2.1') SSLPEER('CN=QM2,O=Demo')",
+            ],
+        },
+    ),
+];
 
 /// CHLAUTH.
 pub(crate) struct ChannelRuleNoun;
@@ -34,7 +235,7 @@ pub(crate) static CHANNEL_RULE: ChannelRuleNoun = ChannelRuleNoun;
 
 impl Kept for ChannelRuleNoun {
     fn word(&self) -> &'static str {
-        "CHLAUTH"
+        WORD
     }
 
     fn place(&self) -> usize {
@@ -48,7 +249,8 @@ impl Kept for ChannelRuleNoun {
     fn write(&self, f: &mut dyn Write, definitions: &Definitions, object: &ObjectName) -> Option<fmt::Result> {
         let ObjectName::Rule(of) = object else { return None };
         let rule = definitions.channel_rules.get(of)?;
-        Some(command(f, WRAPPED, "SET", self.word(), Some(&of.profile), |key| cell(of, rule, key)))
+        let known = Known { key: of.clone(), rule: rule.clone() };
+        Some(command(f, WRAPPED, "SET", WORD, Some(&of.profile), |key| known.cell(key)))
     }
 
     fn stays(&self, _definitions: &Definitions, _object: &ObjectName) -> bool {
@@ -58,11 +260,55 @@ impl Kept for ChannelRuleNoun {
     fn removal(&self, object: &Parts) -> String {
         let is_list = object.attributes.iter().any(|text| text.starts_with("TYPE(BLOCK"));
         let action = if is_list { "REMOVEALL" } else { "REMOVE" };
-        format!("{} ACTION({action})", object.with_those("SET", |word| SELECTORS.contains(&word)))
+        format!("{} ACTION({action})", object.with_those("SET", is_known_by))
     }
 
     fn change(&self, _before: &Parts, after: &Parts) -> String {
         format!("{} ACTION(REPLACE)", after.command())
+    }
+}
+
+/// Whether a rule is known by the attribute of that word.
+fn is_known_by(word: &str) -> bool {
+    OF_KEY.iter().any(|attribute| attribute.keyword == word)
+}
+
+fn list(entries: &BTreeSet<String>) -> Cell {
+    Cell::List(entries.iter().cloned().collect())
+}
+
+impl Known {
+    /// Takes over the values that the command gives, but for those of [`source`].
+    fn take_over(&mut self, statement: &Statement) {
+        for setting in &statement.settings {
+            let key = setting.attribute.key;
+            if let Some(row) = KNOWN_BY.iter().chain(&SAYS).find(|row| row.attribute().key == key) {
+                (row.set)(self, &setting.value);
+            }
+        }
+    }
+
+    /// Whether its type has the attribute, and it a value.
+    fn has(&self, word: &str) -> bool {
+        let (key, maps) = (&self.key, self.key.kind.maps());
+        match word {
+            ADDRESS => !key.address.is_empty(),
+            CLNTUSER => !key.user.is_empty(),
+            SSLPEER => !key.peer.is_empty(),
+            SSLCERTI => !key.issuer.is_empty(),
+            ADDRLIST => key.kind == RuleKind::BlockAddress,
+            USERLIST => key.kind == RuleKind::BlockUser,
+            USERSRC => maps,
+            MCAUSER => maps && matches!(self.rule.source, UserSource::Map(_)),
+            CHCKCLNT => maps && self.rule.source != UserSource::NoAccess,
+            _ => true,
+        }
+    }
+
+    /// An attribute as SET CHLAUTH takes it.
+    fn cell(&self, key: Key) -> Option<Cell> {
+        let row = KNOWN_BY.iter().chain(&SAYS).find(|row| row.attribute().key == key)?;
+        self.has(row.attribute().keyword).then(|| (row.get)(self))
     }
 }
 
@@ -71,7 +317,7 @@ impl Kept for ChannelRuleNoun {
 /// # Errors
 /// It contradicts what is defined, or itself.
 pub(crate) fn set(statement: &Statement, rules: &ChannelRules) -> Result<Change, Failure> {
-    let key = key(statement)?;
+    let Known { key, rule: given } = given(statement)?;
     let known = rules.get(&key);
     let action = match statement.value(Key::Action) {
         Some(Value::Word(word)) => *word,
@@ -87,7 +333,6 @@ pub(crate) fn set(statement: &Statement, rules: &ChannelRules) -> Result<Change,
     match (action, known) {
         ("REMOVE" | "REMOVEALL", None) => Err(exists(false)),
         ("REMOVE", Some(known)) if is_list => {
-            let given = changed(statement, &key, Rule::default())?;
             let mut rule = known.clone();
             rule.users.retain(|user| !given.users.contains(user));
             rule.addresses.retain(|address| !given.addresses.contains(address));
@@ -103,7 +348,15 @@ pub(crate) fn set(statement: &Statement, rules: &ChannelRules) -> Result<Change,
                 return Err(too_many(CHANNEL_RULES_MAX, "rules for connections"));
             }
             let before = known.filter(|_| action == "ADD").cloned().unwrap_or_default();
-            let rule = changed(statement, &key, before)?;
+            let mut after = Known { key, rule: before };
+            after.take_over(statement);
+            let Known { key, mut rule } = after;
+            if key.kind.maps() {
+                rule.source = source(statement)?;
+                if rule.sign_in_required && rule.source == UserSource::NoAccess {
+                    return Err(invalid("USERSRC(NOACCESS) has no CHCKCLNT", None));
+                }
+            }
             if rule.users.len() + rule.addresses.len() > LIST_MAX {
                 return Err(too_many(LIST_MAX, "entries in the list"));
             }
@@ -112,115 +365,94 @@ pub(crate) fn set(statement: &Statement, rules: &ChannelRules) -> Result<Change,
     }
 }
 
-fn text(statement: &Statement, key: Key) -> String {
-    match statement.value(key) {
-        Some(Value::Text(text)) => text.clone(),
-        _ => String::new(),
-    }
+fn text(statement: &Statement, word: &'static str) -> String {
+    statement.value(Key::Own(word)).map(Value::text).unwrap_or_default()
 }
 
 /// What may be given with a type, and what must.
-fn selectors(kind: RuleKind) -> (&'static [Key], Key) {
+fn selectors(kind: RuleKind) -> (&'static [&'static str], &'static str) {
     match kind {
-        RuleKind::Address => (&[Key::RuleAddress], Key::RuleAddress),
-        RuleKind::User => (&[Key::RuleAddress, Key::ClientUser], Key::ClientUser),
-        RuleKind::Peer => (&[Key::RuleAddress, Key::PeerPattern, Key::PeerIssuerPattern], Key::PeerPattern),
-        RuleKind::BlockUser => (&[Key::UserList], Key::UserList),
-        RuleKind::BlockAddress => (&[Key::AddressList], Key::AddressList),
+        RuleKind::Address => (&[ADDRESS], ADDRESS),
+        RuleKind::User => (&[ADDRESS, CLNTUSER], CLNTUSER),
+        RuleKind::Peer => (&[ADDRESS, SSLPEER, SSLCERTI], SSLPEER),
+        RuleKind::BlockUser => (&[USERLIST], USERLIST),
+        RuleKind::BlockAddress => (&[ADDRLIST], ADDRLIST),
     }
 }
 
-fn key(statement: &Statement) -> Result<RuleKey, Failure> {
-    let kind = match statement.value(Key::RuleType) {
-        Some(Value::Word(word)) => RuleKind::of(word),
-        _ => None,
-    };
-    let kind = kind.ok_or_else(|| invalid("SET CHLAUTH needs TYPE", None))?;
+/// The TYPE that the command gives.
+fn kind_given(statement: &Statement) -> Option<RuleKind> {
+    statement.value(Key::Own(TYPE)).and_then(|value| RuleKind::of(value.word()))
+}
+
+/// What the command says of a rule, but for [`source`].
+///
+/// # Errors
+/// What is given does not go with the type, or is needed and not given.
+fn given(statement: &Statement) -> Result<Known, Failure> {
+    let kind = kind_given(statement).ok_or_else(|| invalid("SET CHLAUTH needs TYPE", None))?;
     let (known, needed) = selectors(kind);
-    let of_a_type =
-        [Key::RuleAddress, Key::ClientUser, Key::PeerPattern, Key::PeerIssuerPattern, Key::UserList, Key::AddressList];
-    let of_maps = [Key::UserSource, Key::ChannelUser, Key::CheckClient];
     for setting in &statement.settings {
-        let key = setting.attribute.key;
-        let is_foreign = of_a_type.contains(&key) && !known.contains(&key) || of_maps.contains(&key) && !kind.maps();
-        if is_foreign {
-            return Err(invalid(format_args!("TYPE({}) has no {}", kind.word(), setting.attribute.keyword), None));
+        let word = setting.attribute.keyword;
+        let is_of_a_type = [ADDRESS, CLNTUSER, SSLPEER, SSLCERTI, USERLIST, ADDRLIST].contains(&word);
+        let is_of_maps = [USERSRC, MCAUSER, CHCKCLNT].contains(&word);
+        if is_of_a_type && !known.contains(&word) || is_of_maps && !kind.maps() {
+            return Err(invalid(format_args!("TYPE({}) has no {word}", kind.word()), None));
         }
     }
     let whole_list = statement.says(Key::Action, "REMOVEALL") && !kind.maps();
-    if statement.value(needed).is_none() && !whole_list {
-        let keyword = statement.command.attributes.iter().find(|attribute| attribute.key == needed);
-        let keyword = keyword.map_or("a list", |attribute| attribute.keyword);
-        return Err(invalid(format_args!("TYPE({}) needs {keyword}", kind.word()), None));
+    if statement.value(Key::Own(needed)).is_none() && !whole_list {
+        return Err(invalid(format_args!("TYPE({}) needs {needed}", kind.word()), None));
     }
     let profile = statement.name.stem.clone();
     if kind == RuleKind::BlockAddress && profile != "*" {
         let hint = "addresses are kept out before a channel is named: write SET CHLAUTH('*')";
         return Err(invalid("TYPE(BLOCKADDR) is for all channels", Some(hint)));
     }
-    let key = RuleKey {
-        profile,
-        kind,
-        address: text(statement, Key::RuleAddress),
-        user: text(statement, Key::ClientUser),
-        peer: text(statement, Key::PeerPattern),
-        issuer: text(statement, Key::PeerIssuerPattern),
-    };
-    for (keyword, pattern) in [("SSLPEER", &key.peer), ("SSLCERTI", &key.issuer)] {
+    let empty = String::new;
+    let key = RuleKey { profile, kind, address: empty(), user: empty(), peer: empty(), issuer: empty() };
+    let mut given = Known { key, rule: Rule::default() };
+    given.take_over(statement);
+    let RuleKey { user, peer, issuer, .. } = &given.key;
+    for (word, pattern) in [(SSLPEER, peer), (SSLCERTI, issuer)] {
         if !pattern.is_empty() {
-            PeerPattern::parse(pattern).map_err(|error| invalid(format_args!("{keyword}: {error}"), None))?;
+            PeerPattern::parse(pattern).map_err(|error| invalid(format_args!("{word}: {error}"), None))?;
         }
     }
-    let blank = [(Key::ClientUser, &key.user), (Key::PeerPattern, &key.peer)];
-    if let Some((blank, _)) = blank.iter().find(|(key, value)| *key == needed && value.is_empty()) {
-        let keyword = if *blank == Key::ClientUser { "CLNTUSER" } else { "SSLPEER" };
-        return Err(invalid(format_args!("{keyword} cannot be empty"), None));
+    if let Some((blank, _)) =
+        [(CLNTUSER, user), (SSLPEER, peer)].iter().find(|(word, value)| *word == needed && value.is_empty())
+    {
+        return Err(invalid(format_args!("{blank} cannot be empty"), None));
     }
-    user_name("CLNTUSER", &key.user)?;
-    Ok(key)
+    user_name(CLNTUSER, user)?;
+    Ok(given)
 }
 
 fn user_name(keyword: &str, name: &str) -> Result<(), Failure> {
-    if name.is_empty() || bulla_catalog::names::is_user_name(name) {
+    if name.is_empty() || is_user_name(name) {
         return Ok(());
     }
     Err(invalid(format_args!("{keyword}: no user can have the name '{name}'"), None))
 }
 
-fn changed(statement: &Statement, key: &RuleKey, mut rule: Rule) -> Result<Rule, Failure> {
-    let list = |key| match statement.value(key) {
-        Some(Value::List(list)) => list.as_slice(),
-        _ => &[],
-    };
-    rule.users.extend(list(Key::UserList).iter().cloned());
-    rule.addresses.extend(list(Key::AddressList).iter().cloned());
-    if statement.value(Key::Description).is_some() {
-        rule.description = text(statement, Key::Description);
-    }
-    if let Some(Value::Word(word)) = statement.value(Key::Warn) {
-        rule.warn = *word == "YES";
-    }
-    if !key.kind.maps() {
-        return Ok(rule);
-    }
-    let user = text(statement, Key::ChannelUser);
-    user_name("MCAUSER", &user)?;
-    let source = match statement.value(Key::UserSource) {
+/// As whom a partner is let in: USERSRC and MCAUSER together.
+///
+/// # Errors
+/// One does not go with the other.
+fn source(statement: &Statement) -> Result<UserSource, Failure> {
+    let user = text(statement, MCAUSER);
+    user_name(MCAUSER, &user)?;
+    let source = match statement.value(Key::Own(USERSRC)) {
         Some(Value::Word(word)) => *word,
         _ => "MAP",
     };
-    rule.source = match (source, user.is_empty()) {
-        ("MAP", false) => UserSource::Map(user),
-        ("MAP", true) => return Err(invalid("USERSRC(MAP) needs MCAUSER", None)),
-        (source, false) => return Err(invalid(format_args!("USERSRC({source}) has no MCAUSER"), None)),
-        ("NOACCESS", true) => UserSource::NoAccess,
-        (_, true) => UserSource::Channel,
-    };
-    rule.sign_in_required = statement.says(Key::CheckClient, "REQUIRED");
-    if rule.sign_in_required && rule.source == UserSource::NoAccess {
-        return Err(invalid("USERSRC(NOACCESS) has no CHCKCLNT", None));
+    match (source, user.is_empty()) {
+        ("MAP", false) => Ok(UserSource::Map(user)),
+        ("MAP", true) => Err(invalid("USERSRC(MAP) needs MCAUSER", None)),
+        (source, false) => Err(invalid(format_args!("USERSRC({source}) has no MCAUSER"), None)),
+        ("NOACCESS", true) => Ok(UserSource::NoAccess),
+        (_, true) => Ok(UserSource::Channel),
     }
-    Ok(rule)
 }
 
 /// What came of a change, for messages; none for changes of others.
@@ -232,37 +464,6 @@ pub(crate) fn done(change: &Change) -> Option<String> {
     }
 }
 
-/// A rule's attributes as SET CHLAUTH takes them; those that its type has not are none.
-pub(crate) fn cell(key: &RuleKey, rule: &Rule, attribute: Key) -> Option<Cell> {
-    let given = |text: &String| (!text.is_empty()).then(|| Cell::Text(text.clone()));
-    let list = |list: &std::collections::BTreeSet<String>| Some(Cell::List(list.iter().cloned().collect()));
-    let maps = key.kind.maps();
-    match attribute {
-        Key::RuleType => Some(Cell::word(key.kind.word())),
-        Key::RuleAddress => given(&key.address),
-        Key::ClientUser => given(&key.user),
-        Key::PeerPattern => given(&key.peer),
-        Key::PeerIssuerPattern => given(&key.issuer),
-        Key::AddressList if key.kind == RuleKind::BlockAddress => list(&rule.addresses),
-        Key::UserList if key.kind == RuleKind::BlockUser => list(&rule.users),
-        Key::UserSource if maps => Some(Cell::word(match rule.source {
-            UserSource::Channel => "CHANNEL",
-            UserSource::Map(_) => "MAP",
-            UserSource::NoAccess => "NOACCESS",
-        })),
-        Key::ChannelUser => match &rule.source {
-            UserSource::Map(user) if maps => Some(Cell::Text(user.clone())),
-            _ => None,
-        },
-        Key::CheckClient if maps && rule.source != UserSource::NoAccess => {
-            Some(Cell::word(if rule.sign_in_required { "REQUIRED" } else { "ASQMGR" }))
-        }
-        Key::Warn => Some(Cell::word(if rule.warn { "YES" } else { "NO" })),
-        Key::Description => Some(Cell::Text(rule.description.clone())),
-        _ => None,
-    }
-}
-
 /// DISPLAY CHLAUTH.
 ///
 /// # Errors
@@ -270,10 +471,7 @@ pub(crate) fn cell(key: &RuleKey, rule: &Rule, attribute: Key) -> Option<Cell> {
 pub(crate) fn display(statement: &Statement, definitions: &Definitions) -> Result<Vec<Row>, Failure> {
     let rules = &definitions.channel_rules;
     let profile = &statement.name.stem;
-    let kind = match statement.value(Key::RuleType) {
-        Some(Value::Word(word)) => RuleKind::of(word),
-        _ => None,
-    };
+    let kind = kind_given(statement);
     let found: Vec<(&RuleKey, &Rule)> = if statement.says(Key::Match, "RUNCHECK") {
         run_check(statement, rules)?
     } else {
@@ -288,21 +486,21 @@ pub(crate) fn display(statement: &Statement, definitions: &Definitions) -> Resul
     };
     let mut rows = Vec::new();
     for (key, rule) in found {
+        let known = Known { key: key.clone(), rule: rule.clone() };
         if let Some(filter) = &statement.filter
-            && !fits(filter, cell(key, rule, filter.attribute.key))?
+            && !fits(filter, known.cell(filter.attribute.key))?
         {
             continue;
         }
         let mut row = Row::default();
-        row.push("CHLAUTH", Cell::word(&key.profile));
-        row.push("TYPE", Cell::word(key.kind.word()));
-        let selectors =
-            [("ADDRESS", &key.address), ("CLNTUSER", &key.user), ("SSLPEER", &key.peer), ("SSLCERTI", &key.issuer)];
+        row.push(WORD, Cell::word(&key.profile));
+        row.push(TYPE, Cell::word(key.kind.word()));
+        let selectors = [(ADDRESS, &key.address), (CLNTUSER, &key.user), (SSLPEER, &key.peer), (SSLCERTI, &key.issuer)];
         for (keyword, value) in selectors.into_iter().filter(|(_, value)| !value.is_empty()) {
             row.push(keyword, Cell::Text(value.clone()));
         }
         for attribute in wanted(statement, false) {
-            if let Some(cell) = cell(key, rule, attribute.key) {
+            if let Some(cell) = known.cell(attribute.key) {
                 row.push(attribute.keyword, cell);
             }
         }
@@ -317,15 +515,15 @@ fn run_check<'a>(statement: &Statement, rules: &'a ChannelRules) -> Result<Vec<(
     if channel.contains('*') {
         return Err(invalid("MATCH(RUNCHECK) is for one channel", None));
     }
-    let address = text(statement, Key::RuleAddress);
+    let address = text(statement, ADDRESS);
     let hint = "write ADDRESS('192.0.2.1'): from where the partner would come";
     let address: IpAddr = address.parse().map_err(|_| invalid("MATCH(RUNCHECK) needs an ADDRESS", Some(hint)))?;
-    let name = |key| match text(statement, key) {
+    let name = |word| match text(statement, word) {
         text if text.is_empty() => Ok(None),
         text => text.parse::<Dn>().map(Some).map_err(|error| invalid(error, None)),
     };
-    let (subject, issuer) = (name(Key::PeerPattern)?, name(Key::PeerIssuerPattern)?);
-    let user = Some(text(statement, Key::ClientUser)).filter(|user| !user.is_empty());
+    let (subject, issuer) = (name(SSLPEER)?, name(SSLCERTI)?);
+    let user = Some(text(statement, CLNTUSER)).filter(|user| !user.is_empty());
     let caller = Caller { channel, address, subject: subject.as_ref(), issuer: issuer.as_ref(), user: user.as_deref() };
     if let Some(blocked) = rules.blocking_address(address) {
         return Ok(vec![blocked]);

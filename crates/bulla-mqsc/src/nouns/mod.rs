@@ -30,7 +30,7 @@ pub(crate) use noun::{Kept, Noun, ObjectNoun, Rules, Said};
 /// Makes [`noun`] and the order of the reference page of one line for each noun. Between them stand the commands of the
 /// other nouns, in arrays of the table.
 macro_rules! nouns {
-    ($({ $($sort:ident = $noun:path;)* } then $commands:ident;)*) => {
+    ($({ $($sort:ident = $noun:path;)* } then $($commands:path),+;)*) => {
         /// The noun for a sort of object.
         pub(crate) fn noun(sort: Sort) -> &'static dyn Noun {
             match sort {
@@ -39,7 +39,7 @@ macro_rules! nouns {
         }
 
         /// Nouns, and the commands that follow theirs on the reference page.
-        const PARTS: &[(&[Sort], &[Command])] = &[$((&[$(Sort::$sort,)*], table::$commands),)*];
+        const PARTS: &[(&[Sort], &[&[Command]])] = &[$((&[$(Sort::$sort,)*], &[$(&$commands),+]),)*];
     };
 }
 
@@ -52,22 +52,22 @@ nouns! {
         Process = process::PROCESS;
         Topic = topic::TOPIC;
         Subscription = subscription::SUBSCRIPTION;
-    } then COMMANDS_OF_PROTECTION;
+    } then table::COMMANDS_OF_PROTECTION;
     {
         Policy = policy::POLICY;
         Device = device::DEVICE;
-    } then COMMANDS_OF_DEVICES;
+    } then table::COMMANDS_OF_DEVICES;
     {
         Channel = channel::CHANNEL;
-    } then COMMANDS_OF_TASKS;
+    } then table::COMMANDS_OF_TASKS, authority::COMMANDS;
     {
         Group = group::GROUP;
         Administrators = administrators::ADMINISTRATORS;
-    } then COMMANDS_OF_RULES;
+    } then table::COMMANDS_OF_UNITS, channel_rule::COMMANDS;
     {
         AddressMap = address_map::ADDRESS_MAP;
         Limit = limit::LIMIT;
-    } then OTHER_COMMANDS;
+    } then table::OTHER_COMMANDS;
 }
 
 /// Every noun.
@@ -86,9 +86,10 @@ pub(crate) fn kept() -> impl Iterator<Item = &'static dyn Kept> {
 
 /// Every command of the language, in the order of the reference page.
 pub(crate) fn commands() -> impl Iterator<Item = &'static Command> {
-    PARTS
-        .iter()
-        .flat_map(|(sorts, commands)| sorts.iter().flat_map(|sort| noun(*sort).commands()).chain(commands.iter()))
+    PARTS.iter().flat_map(|(sorts, others)| {
+        let of_nouns = sorts.iter().flat_map(|sort| noun(*sort).commands());
+        of_nouns.chain(others.iter().copied().flatten())
+    })
 }
 
 #[cfg(test)]

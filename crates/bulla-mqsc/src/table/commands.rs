@@ -262,107 +262,22 @@ pub(crate) static COMMANDS_OF_TASKS: &[Command] = &[
         ],
         since: V1,
     },
-    Command {
-        act: Act::Defines(Defining::SetAuthority),
-        verb: "SET",
-        noun: "AUTHREC",
-        name: NameUse::None,
-        object: "authority record",
-        summary: "Give users and groups rights on objects, or take rights away from them. Without a record that \
-         matches, nothing is allowed. Of the profiles of one user or group that match a name, the most specific one \
-         counts.",
-        options: &[],
-        attributes: authority::RECORD,
-        examples: &[
-            "SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('orders', 'billing') AUTHADD(CONNECT)",
-            "SET AUTHREC PROFILE(ORDERS.**) OBJTYPE(QUEUE) PRINCIPAL('orders') AUTHADD(PUT, INQ)",
-            "SET AUTHREC PROFILE(ORDERS.SECRET) OBJTYPE(QUEUE) GROUP(CLERKS) AUTHRMV(ALL)",
-        ],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::DeleteAuthority),
-        verb: "DELETE",
-        noun: "AUTHREC",
-        name: NameUse::None,
-        object: "authority record",
-        summary: "Delete an authority record: from then on a more general profile counts, where one fits.",
-        options: authority::RECORD_KEY,
-        attributes: &[],
-        examples: &["DELETE AUTHREC PROFILE(ORDERS.SECRET) OBJTYPE(QUEUE) GROUP(CLERKS)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::DisplayAuthority),
-        verb: "DISPLAY",
-        noun: "AUTHREC",
-        name: NameUse::None,
-        object: "authority record",
-        summary: "Show authority records: all, or those of a profile, a type of object, a user or a group.",
-        options: authority::RECORD_OPTIONS,
-        attributes: authority::RECORD_SHOWN,
-        examples: &[
-            "DISPLAY AUTHREC",
-            "DIS AUTHREC PROFILE(ORDERS.EU) OBJTYPE(QUEUE) PRINCIPAL('orders') MATCH(MEMBER)",
-            "DIS AUTHREC WHERE(AUTHLIST CT PUT)",
-        ],
-        since: V1,
-    },
 ];
 
 /// The commands after those of groups and administrators.
-pub(crate) static COMMANDS_OF_RULES: &[Command] = &[
-    Command {
-        act: Act::Does(Doing::BeginUnit),
-        verb: "BEGIN",
-        noun: "UNIT",
-        name: NameUse::None,
-        object: "",
-        summary: "First in a text: its other commands, which define, alter, set or delete, are carried out together or \
+pub(crate) static COMMANDS_OF_UNITS: &[Command] = &[Command {
+    act: Act::Does(Doing::BeginUnit),
+    verb: "BEGIN",
+    noun: "UNIT",
+    name: NameUse::None,
+    object: "",
+    summary: "First in a text: its other commands, which define, alter, set or delete, are carried out together or \
          not at all.",
-        options: &[],
-        attributes: &[],
-        examples: &["BEGIN UNIT"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::SetChannelRule),
-        verb: "SET",
-        noun: "CHLAUTH",
-        name: NameUse::Channels,
-        object: "rule",
-        summary: "Say which addresses, users and certificates may use a channel, and as which user. Of the rules that \
-         match, the most specific one decides: by the channel's name, then certificate before user before address. \
-         Clients are on the channel SYSTEM.DEF.SVRCONN.",
-        options: &[&authority::RULE_ACTION],
-        attributes: authority::RULE,
-        examples: &[
-            "SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('*') USERSRC(NOACCESS) DESCR('Addresses without a rule are \
-             refused')",
-            "SET CHLAUTH(QM2.QM1) TYPE(SSLPEERMAP) SSLPEER('CN=QM2,O=Demo') SSLCERTI('CN=Authority,O=Demo') \
-             MCAUSER('border')",
-            "SET CHLAUTH(SYSTEM.DEF.SVRCONN) TYPE(USERMAP) CLNTUSER('orders') ADDRESS('192.0.2.*') USERSRC(CHANNEL)",
-            "SET CHLAUTH('*') TYPE(BLOCKUSER) USERLIST('*ANONYMOUS')",
-            "SET CHLAUTH('*') TYPE(BLOCKADDR) ADDRLIST('198.51.100.7', '2001:db8:*')",
-        ],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::DisplayChannelRule),
-        verb: "DISPLAY",
-        noun: "CHLAUTH",
-        name: NameUse::Channels,
-        object: "rule",
-        summary: "Show the rules for connections, or, with MATCH(RUNCHECK), those that would apply to a partner.",
-        options: authority::RULE_OPTIONS,
-        attributes: authority::RULE_SHOWN,
-        examples: &[
-            "DISPLAY CHLAUTH(*)",
-            "DIS CHLAUTH(QM2.QM1) MATCH(RUNCHECK) ADDRESS('192.0.2.1') SSLPEER('CN=QM2,O=Demo')",
-        ],
-        since: V1,
-    },
-];
+    options: &[],
+    attributes: &[],
+    examples: &["BEGIN UNIT"],
+    since: V1,
+}];
 
 /// The commands after those of limits.
 pub(crate) static OTHER_COMMANDS: &[Command] = &[

@@ -194,16 +194,6 @@ pub enum Key {
     EntityType,
     AuthorityList,
     Match,
-    // Rules for connections.
-    RuleType,
-    RuleAddress,
-    AddressList,
-    ClientUser,
-    PeerIssuerPattern,
-    UserList,
-    UserSource,
-    Warn,
-    CheckClient,
     // Who has to wait for wrong attempts to sign in.
     LockoutKind,
     LockoutAddress,
