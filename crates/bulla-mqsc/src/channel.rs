@@ -1,12 +1,135 @@
-//! What goes on at channels: DISPLAY CHSTATUS and DISPLAY CHINIT.
+//! Channels as they run: START, STOP, PING, RESET, RESOLVE, DISPLAY CHSTATUS and DISPLAY CHINIT.
 
-use super::reply::Cell;
-use super::table::Key;
+use super::parse::{Statement, Value};
+use super::reply::{Cell, Failure, FailureKind, Outcome, Row};
+use super::rows::{Candidate, rows, wanted};
+use super::run::{AdminError, Administered, failure, invalid, unknown};
+use super::table::{self, Doing, Key};
 use crate::attributes::{Cells, blank};
 use crate::nouns::channel::{connection_name, speed, spelled};
-use bulla_catalog::ChannelDefinition;
 use bulla_catalog::calendar::{date, time};
-use bulla_catalog::status::{ChannelStatus, InitiatorStatus, TwoAverages};
+use bulla_catalog::status::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, TwoAverages};
+use bulla_catalog::{ChannelDefinition, Definitions};
+
+fn existing_channel<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a ChannelDefinition, Failure> {
+    definitions.channels.get(name).ok_or_else(|| unknown_channel(name))
+}
+
+fn unknown_channel(name: &str) -> Failure {
+    Failure { reason: Some(4032), ..unknown("channel", name) }
+}
+
+/// START, STOP, PING, RESET and RESOLVE.
+///
+/// # Errors
+/// There is no such channel, it is not of a type for that, or the target refuses.
+pub(super) fn command(statement: &Statement, doing: Doing, target: &mut dyn Administered) -> Result<Outcome, Failure> {
+    let name = &statement.name.stem;
+    let kind = existing_channel(name, target.definitions())?.kind;
+    if matches!(doing, Doing::PingChannel | Doing::ResolveChannel) && !kind.sends() {
+        let message = format!("channel {name} is of CHLTYPE({kind}), {} is for SDR and SVR", statement.command.verb);
+        return Err(Failure { kind: FailureKind::Refused, reason: Some(4041), message, hint: None });
+    }
+    let states: Vec<ChannelState> = target.channel_status(name).iter().map(|status| status.state).collect();
+    let active = states.iter().copied().find(|state| state.is_active());
+    let done = |message: String| Ok(Outcome::Done { message, warnings: Vec::new() });
+    let refused = |error: AdminError| failure(&error);
+    match (doing, active) {
+        (Doing::StartChannel, Some(state)) if !states.contains(&ChannelState::Stopped) => {
+            done(format!("channel {name} is {state} already"))
+        }
+        (Doing::StartChannel, _) => {
+            target.start_channel(name).map_err(refused)?;
+            let failed = target.channel_status(name).into_iter().find(|status| status.state == ChannelState::Retrying);
+            let warnings = failed.map(|status| format!("channel {name} is {}: {}", status.state, status.reason));
+            Ok(Outcome::Done {
+                message: format!("start of channel {name} accepted"),
+                warnings: warnings.into_iter().collect(),
+            })
+        }
+        (Doing::StopChannel, _) => {
+            let how = StopChannel {
+                force: statement.says(Key::StopMode, "FORCE"),
+                inactive: statement.says(Key::StopStatus, "INACTIVE"),
+            };
+            let is_stopped = !states.is_empty() && states.iter().all(|state| *state == ChannelState::Stopped);
+            if is_stopped && !how.inactive {
+                return done(format!("channel {name} is STOPPED already"));
+            }
+            target.stop_channel(name, how).map_err(refused)?;
+            done(format!("stop of channel {name} accepted"))
+        }
+        (_, Some(state)) => Err(failure(&AdminError::ChannelInUse { name: name.clone(), state })),
+        (Doing::PingChannel, None) => target.ping_channel(name).map_err(refused).and_then(done),
+        (Doing::ResetChannel, None) => {
+            let sequence = match statement.value(Key::SequenceNumber) {
+                Some(Value::Number(number)) => *number,
+                _ => 1,
+            };
+            target.reset_channel(name, sequence).map_err(refused).and_then(done)
+        }
+        (_, None) => {
+            let commit = match statement.value(Key::Action) {
+                Some(Value::Word(word)) => *word == "COMMIT",
+                _ => {
+                    return Err(invalid(
+                        "RESOLVE CHANNEL needs ACTION",
+                        Some("write ACTION(COMMIT) or ACTION(BACKOUT)"),
+                    ));
+                }
+            };
+            target.resolve_channel(name, commit).map_err(refused)?;
+            let how = if commit { "removed: the partner has them" } else { "sent again: the partner has them not" };
+            done(format!("channel {name} resolved, what was in doubt is {how}"))
+        }
+    }
+}
+
+/// DISPLAY CHSTATUS.
+///
+/// # Errors
+/// There is no such channel; WHERE compares what can't be compared.
+pub(super) fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let channels = target.definitions().channels.iter().filter(|(name, _)| statement.name.fits(name));
+    let mut instances = Vec::new();
+    for (name, channel) in channels {
+        let mut statuses = target.channel_status(name);
+        if statement.name.generic {
+            statuses.retain(ChannelStatus::is_worth_showing);
+        } else if statuses.is_empty() {
+            statuses.push(ChannelStatus::default());
+        }
+        instances.extend(statuses.into_iter().map(|status| (name, channel, status)));
+    }
+    if instances.is_empty() && !statement.name.generic {
+        return Err(unknown_channel(&statement.name.stem));
+    }
+    let candidates = instances
+        .iter()
+        .map(|(name, channel, status)| -> Candidate<'_> {
+            (name, None, Box::new(|key| status_cell(status, channel, key)))
+        })
+        .collect();
+    let all = statement.says(Key::All, "ALL");
+    if statement.requested.is_empty() && !all {
+        let mut brief = table::CHANNEL_STATUS_BRIEF.to_vec();
+        let of_filter = statement.filter.iter().map(|filter| filter.attribute);
+        brief.extend(of_filter.filter(|of| table::CHANNEL_STATUS_BRIEF.iter().all(|shown| shown.key != of.key)));
+        return rows(statement, "CHANNEL", candidates, &brief);
+    }
+    rows(statement, "CHANNEL", candidates, &wanted(statement, false))
+}
+
+/// DISPLAY CHINIT.
+pub(super) fn initiator_row(statement: &Statement, status: &InitiatorStatus) -> Row {
+    let mut row = Row::default();
+    for attribute in wanted(statement, false) {
+        if let Some(cell) = status.cell(attribute.key) {
+            row.push(attribute.keyword, cell);
+        }
+    }
+    row
+}
 
 /// What DISPLAY CHSTATUS shows of an instance of `channel`.
 pub(super) fn status_cell(status: &ChannelStatus, channel: &ChannelDefinition, key: Key) -> Option<Cell> {

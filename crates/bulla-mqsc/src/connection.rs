@@ -2,7 +2,8 @@
 
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, FailureKind, Outcome, Row};
-use super::run::{Administered, Candidate, failure, invalid, rows, unknown, wanted};
+use super::rows::{Candidate, rows, wanted};
+use super::run::{Administered, failure, invalid, unknown};
 use super::table::Key;
 use bulla_catalog::connections::{Connected, ConnectionId, Handle};
 

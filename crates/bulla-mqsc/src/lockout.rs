@@ -2,7 +2,8 @@
 
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, Outcome, Row};
-use super::run::{Administered, fits, invalid, wanted};
+use super::rows::{fits, wanted};
+use super::run::{Administered, invalid};
 use super::table::Key;
 use bulla_catalog::lockouts::{InForce, Whose};
 use std::net::IpAddr;

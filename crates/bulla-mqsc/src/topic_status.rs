@@ -2,7 +2,8 @@
 
 use super::parse::Statement;
 use super::reply::{Cell, Failure, Row};
-use super::run::{Candidate, rows, unknown, wanted};
+use super::rows::{Candidate, rows, wanted};
+use super::run::unknown;
 use super::table::Key;
 use crate::attributes::Cells;
 use bulla_catalog::calendar::{date, time};

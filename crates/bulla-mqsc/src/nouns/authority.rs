@@ -10,7 +10,8 @@ use crate::kept::ObjectName;
 use crate::objects::{ON_ONE_LINE, command};
 use crate::parse::{Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind, Row};
-use crate::run::{fits, invalid, too_many, unknown, wanted};
+use crate::rows::{fits, wanted};
+use crate::run::{invalid, too_many, unknown};
 use crate::table::{
     Act, Attribute, Command, DISPLAY_OPTIONS, Defining, Doing, Key, Kind, NameUse, attribute, shown, words,
 };

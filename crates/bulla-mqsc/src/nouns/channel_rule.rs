@@ -9,7 +9,8 @@ use crate::kept::ObjectName;
 use crate::objects::{WRAPPED, command};
 use crate::parse::{Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind, Row};
-use crate::run::{fits, invalid, too_many, wanted};
+use crate::rows::{fits, wanted};
+use crate::run::{invalid, too_many};
 use crate::table::{
     Act, Attribute, Command, DESCR, DISPLAY_OPTIONS, DN_CHARS_MAX, Defining, Doing, Key, Kind, NameUse, attribute,
     words,

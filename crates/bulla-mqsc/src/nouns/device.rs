@@ -8,7 +8,8 @@ use super::{Field, ObjectNoun, Rules, Said, attributes, joined};
 use crate::attributes::{clamped, unless_blank};
 use crate::parse::{Setting, Statement};
 use crate::reply::{Cell, Failure, FailureKind, Outcome};
-use crate::run::{AdminError, Administered, failure, invalid, unknown, wanted};
+use crate::rows::wanted;
+use crate::run::{AdminError, Administered, failure, invalid, unknown};
 use crate::table::{
     Act, Attribute, Command, DESCR, DEVICE_STATE, DEVICE_TEXT_CHARS_MAX, DEVICE_TYPE, Doing, ENGINES, ERRORS, INSERV,
     JOBS, Key, Kind, NameUse, PENDING, REASON, TIMEOUT_MS_MAX, TIMEOUT_MS_MIN, UTIL, WAITING, words,

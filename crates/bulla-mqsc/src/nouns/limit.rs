@@ -6,7 +6,8 @@ use crate::attributes::clamped;
 use crate::objects::ON_ONE_LINE;
 use crate::parse::Statement;
 use crate::reply::{Cell, Failure, Row};
-use crate::run::{Candidate, rows, unknown, wanted};
+use crate::rows::{Candidate, rows, wanted};
+use crate::run::unknown;
 use crate::table::{
     Act, Attribute, COUNT_MAX, Command, DISPLAY_OPTIONS, Defining, Doing, Kind, NameUse, UNACKNOWLEDGED_BYTES_MAX,
 };

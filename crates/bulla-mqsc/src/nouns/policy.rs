@@ -6,7 +6,8 @@ use super::{Field, ObjectNoun, Rules, Said, attributes, joined};
 use crate::attributes::clamped;
 use crate::parse::{Setting, Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind};
-use crate::run::{invalid, unknown, wanted};
+use crate::rows::wanted;
+use crate::run::{invalid, unknown};
 use crate::table::{
     Act, Attribute, Command, DISPLAY_OPTIONS, DN_CHARS_MAX, Defining, Doing, KEY_REUSE_MAX, Key, Kind, NameUse, V1,
     attribute, words,

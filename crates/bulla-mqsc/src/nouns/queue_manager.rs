@@ -1,14 +1,18 @@
 //! The queue manager in the admin language: a row for each attribute.
 
+use super::channel::check_label;
+use super::queues::no_transmission_queue;
 use super::{Field, Kept, attributes, joined};
 use crate::attributes::{Cells, Set, blank, clamped, enabled, number_of, number_or, unless_blank};
 use crate::kept::ObjectName;
 use crate::objects::{WRAPPED, command};
 use crate::parse::Statement;
-use crate::reply::Cell;
+use crate::reply::{Cell, Failure, Row};
+use crate::rows::wanted;
+use crate::run::invalid;
 use crate::table::channel::LABEL_CHARS_MAX;
-use crate::table::{Attribute, COUNT_MAX, DESCR, ENABLED, Key, Kind, VERSION};
-use bulla_catalog::{Definitions, MESSAGE_BYTES_MAX, QueueManager};
+use crate::table::{Attribute, COUNT_MAX, DESCR, ENABLED, Key, Kind, NAME_OF_MANAGER, VERSION};
+use bulla_catalog::{Change, Definitions, MESSAGE_BYTES_MAX, QueueManager};
 use std::fmt::{self, Write};
 
 /// Lowest MAXMSGL of a queue manager in bytes, as MQ has it.
@@ -259,4 +263,46 @@ impl Cells for QueueManager {
             key => field(key).map(|field| (field.get)(self)),
         }
     }
+}
+
+/// ALTER QMGR.
+///
+/// # Errors
+/// It contradicts itself.
+pub(crate) fn alter(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    let mut manager = definitions.queue_manager.clone();
+    manager.set(statement);
+    let label = manager.certificate_label.as_deref().unwrap_or_default();
+    check_label(label)?;
+    if manager.active_channels_max > manager.channels_max {
+        let QueueManager { active_channels_max, channels_max, .. } = manager;
+        let message = format!("ACTCHL({active_channels_max}) is more than MAXCHL({channels_max})");
+        return Err(invalid(message, None));
+    }
+    Ok(Change::AlterManager(manager))
+}
+
+/// What is allowed and will not work yet.
+pub(crate) fn forewarnings(manager: &QueueManager, definitions: &Definitions) -> Vec<String> {
+    let missing = |name: &str| !definitions.queues.contains_key(name);
+    let mut warnings = Vec::new();
+    if let Some(name) = manager.dead_letter_queue.as_ref().filter(|name| missing(name)) {
+        warnings.push(format!("dead-letter queue {name} does not exist yet"));
+    }
+    if let Some(name) = &manager.default_transmission_queue {
+        warnings.extend(no_transmission_queue(name, definitions));
+    }
+    warnings
+}
+
+/// DISPLAY QMGR.
+pub(crate) fn row(statement: &Statement, manager: &QueueManager) -> Row {
+    let mut row = Row::default();
+    row.push(NAME_OF_MANAGER.keyword, Cell::Text(manager.name.clone()));
+    for attribute in wanted(statement, false) {
+        if let Some(cell) = manager.cell(attribute.key) {
+            row.push(attribute.keyword, cell);
+        }
+    }
+    row
 }
