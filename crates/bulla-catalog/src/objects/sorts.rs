@@ -1,11 +1,10 @@
 //! The list of the sorts of objects that are defined by name, and what is made of it: [`Definitions`] with a map for
 //! each sort, and what all sorts have in common.
 
-use super::{AliasQueue, LocalQueue, ModelQueue, RemoteQueue};
-use super::{ChannelDefinition, DeviceDefinition, Process, QueueManager, Subscription, Topic};
-use crate::addresses::{AddressMaps, MappedTo};
-use crate::authority::{Administrators, Authorities, ChannelRules, Group};
-use crate::limits::{Limit, UserLimits};
+use super::QueueManager;
+use crate::addresses::{self, AddressMaps};
+use crate::authority::{self, Authorities, ChannelRules};
+use crate::limits::{self, UserLimits};
 use bulla_seal::Policy;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -172,34 +171,34 @@ macro_rules! sorts {
 sorts! {
     {
         /// Queues of this queue manager.
-        Local: LocalQueue, "queue", queues;
+        Local: super::LocalQueue, "queue", queues;
         /// Other names for queues; no name is that of two sorts of queue.
-        Alias: AliasQueue, "queue", aliases;
+        Alias: super::AliasQueue, "queue", aliases;
         /// Names for queues of other queue managers, and aliases of queue managers.
-        Remote: RemoteQueue, "queue", remotes;
+        Remote: super::RemoteQueue, "queue", remotes;
         /// What dynamic queues are made of.
-        Model: ModelQueue, "queue", models;
+        Model: super::ModelQueue, "queue", models;
         /// What queues with TRIGGER start.
-        Process: Process, "process", processes;
+        Process: super::Process, "process", processes;
         /// What holds for a topic and those below it; [`BASE_TOPIC`](super::BASE_TOPIC) is always there.
-        Topic: Topic, "topic", topics;
+        Topic: super::Topic, "topic", topics;
         /// Subscriptions that outlive their links.
-        Subscription: Subscription, "subscription", subscriptions;
+        Subscription: super::Subscription, "subscription", subscriptions;
         /// Policies by the name that is opened.
         Policy: Arc<Policy>, "policy", policies;
         /// Crypto devices; [`CPU`](super::device::CPU) is always there.
-        Device: DeviceDefinition, "device", devices;
+        Device: super::DeviceDefinition, "device", devices;
         /// Ways to and from other queue managers.
-        Channel: ChannelDefinition, "channel", channels;
+        Channel: super::ChannelDefinition, "channel", channels;
     } within {
         /// Users who share rights.
-        Group: Group, "group", authorities.groups;
+        Group: authority::Group, "group", authorities.groups;
         /// Who may administer beside the process's owner.
-        Administrators: Administrators, "administrators", authorities.administrators;
+        Administrators: authority::Administrators, "administrators", authorities.administrators;
         /// What addresses of clients stand for, by the address or a pattern of addresses.
-        AddressMap: MappedTo, "address map", address_maps.all;
+        AddressMap: addresses::MappedTo, "address map", address_maps.all;
         /// What users may have at once, by the user or the beginning of names.
-        Limit: Limit, "limit", user_limits.all;
+        Limit: limits::Limit, "limit", user_limits.all;
     }
 }
 
