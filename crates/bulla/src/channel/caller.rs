@@ -138,7 +138,9 @@ fn called(peer: &mut Peer, local: &mut Local, state: &mut State) -> Result<(), R
     authority::prove_for_ring(peer, local, &id.channel, &definition, None)?;
     let is_bulla = peer.partner().is_bulla;
     match definition.kind {
-        ChannelKind::Sender | ChannelKind::Server => sender::begin(peer, local, state, id, definition, session),
+        ChannelKind::Sender | ChannelKind::Server => {
+            sender::attaching::begin(peer, local, state, id, definition, session)
+        }
         // The partner, a server channel, attaches.
         ChannelKind::Requester if is_bulla => {
             state.channels.entry(id).status.state = ChannelState::Requesting;
@@ -206,7 +208,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     instance.wanted = Wanted::Nothing;
     instance.status.connection = crate::dispatcher::peer::address(&mut peer.transport.socket);
     let session = peer.front.way_out().ok_or_else(no_way_out)?.begin();
-    let begun = sender::begin(peer, local, state, id.clone(), definition, session);
+    let begun = sender::attaching::begin(peer, local, state, id.clone(), definition, session);
     if begun.is_err() && peer.sending.is_none() {
         state.channels.entry(id).ended(begun.as_ref().err());
     }

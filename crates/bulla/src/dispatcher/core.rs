@@ -144,7 +144,7 @@ impl Core {
                     caller::attached(peer, local, state);
                 }
                 Event::Opened(open) => caller::opened(peer, local, state, open),
-                Event::LinkOpened(opened) => sender::opened(peer, local, state, &opened),
+                Event::LinkOpened(opened) => sender::attaching::opened(peer, local, state, &opened),
                 Event::Detached { link, error, closed } => detached(peer, local, state, link, closed, error.as_ref()),
                 Event::SessionEnded(session, error) => forget_session(peer, local, state, session, error.as_ref()),
                 Event::SignIn { mechanism, response } => sasl::init(peer, local, mechanism, &response),

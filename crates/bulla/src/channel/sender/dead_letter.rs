@@ -30,13 +30,10 @@ impl Sending {
                 "channel {}: a message is lost: {refusal}; {why}",
                 self.id.channel
             );
-            if let Err(error) = state.store.acknowledge(found.id) {
-                crate::warning!(queue = self.queue_name, "{}: {error}", self.queue_name);
-            }
-            return;
+            return self.remove(found.id, state);
         }
         state.store.release(found.id, false);
-        self.failure.get_or_insert_with(|| Refusal { detail: format!("{}; {why}", refusal.detail), ..refusal.clone() });
+        self.failed(Refusal { detail: format!("{}; {why}", refusal.detail), ..refusal.clone() });
     }
 
     /// The partner has refused a message: it is dealt with as one that can't be sent.

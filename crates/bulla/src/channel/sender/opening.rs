@@ -1,17 +1,18 @@
 //! SPLPROT(REMOVE): messages of a protected transmission queue are opened before they are sent (inventory B6.2), many
 //! at the same time, and go out in their order.
 
-use super::sending::{Fault, Opening, Sending, Way};
-use super::still_to_live;
+use super::batch::{Turn, still_to_live};
+use super::sending::{Fault, Opener, Opening, Sending, Way};
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Finished, Outcome, Work};
 use crate::catalog::Protection;
 use crate::catalog::status::Deed;
+use crate::channel::registry::Place;
 use crate::channel::transmission::TransmissionHeader;
 use crate::dispatcher::local::{Local, no_ring};
 use crate::dispatcher::peer::Peer;
 use crate::envelope::{self, Arrival};
-use crate::front::{Front, LinkId};
+use crate::front::LinkId;
 use crate::manager::State;
 use crate::ordered_line::Stage;
 use crate::reason::{self, Refusal};
@@ -49,12 +50,11 @@ impl Sending {
         &mut self,
         Sealed { found, link, header, payload }: Sealed,
         policy: &Arc<Policy>,
-        (key, generation): (usize, u64),
         local: &mut Local,
         state: &mut State,
     ) {
         let held = local.manager.adapters.hold(payload.len().saturating_mul(2));
-        let (Ok(room), Ok(held)) = (self.opening.room(), held) else {
+        let (Ok(room), Ok(held)) = (self.opener.line.room(), held) else {
             // It goes back and comes again when others have given memory back.
             state.store.release(found.id, false);
             let again = local.now + MEMORY_AGAIN_AFTER;
@@ -62,12 +62,13 @@ impl Sending {
             return local.serve_at(again, self.queue);
         };
         let destinations = state.destinations_of(&header, policy);
-        let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot: room.slot() };
+        let Place { dispatcher, peer, generation } = self.place;
+        let asker = Asker { dispatcher, peer, generation, link, slot: room.slot() };
         let stage = match self.start_opening(&found, asker, destinations, &payload, policy, local) {
             Ok(arrival) => Stage::Away(Box::new(arrival)),
             Err(fault) => Stage::Ready(Err(fault)),
         };
-        self.opening.join(room, Opening { found, link, header, _held: held }, payload.len(), stage);
+        self.opener.line.join(room, Opening { found, link, header, _held: held }, payload.len(), stage);
     }
 
     fn start_opening(
@@ -97,7 +98,7 @@ impl Sending {
         let open = move || {
             manager.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), put_at, now, counted.clone())
         };
-        local.manager.adapters.submit(asker, &self.who, Work::Open(Arc::new(open)), tally);
+        local.manager.adapters.submit(asker, &self.opener.who, Work::Open(Arc::new(open)), tally);
         Ok(arrival)
     }
 
@@ -115,18 +116,18 @@ impl Sending {
     }
 
     /// Goes on with opened messages at the head of the line, in their order.
-    pub(super) fn opened_ones(&mut self, front: &mut Front, local: &mut Local, state: &mut State) {
+    pub(super) fn opened_ones(&mut self, turn: &mut Turn<'_>) {
         loop {
-            if let Some((Opening { found, link, .. }, Ok(_))) = self.opening.front()
+            if let Some((Opening { found, link, .. }, Ok(_))) = self.opener.line.front()
                 && self.is_fast(found)
-                && !front.can_send(*link)
+                && !turn.front.can_send(*link)
             {
                 // Those behind it wait, too.
                 return;
             }
-            let Some((Opening { found, link, header, _held }, ready)) = self.opening.take_front() else { return };
+            let Some((Opening { found, link, header, _held }, ready)) = self.opener.line.take_front() else { return };
             if let Err(Fault::Defective(refusal) | Fault::Undeliverable(refusal) | Fault::Later(refusal)) = &ready {
-                self.fail(refusal, local);
+                self.fail(refusal, turn.local);
             }
             match ready {
                 Ok(payload) => {
@@ -134,16 +135,16 @@ impl Sending {
                         Way::Numbered { .. } => header.put_before(&payload),
                         Way::Plain { .. } => payload,
                     };
-                    let payload = still_to_live(payload, &found, local.wall_ms);
-                    self.take(found, link, payload, front, local, state);
+                    let payload = still_to_live(payload, &found, turn.local.wall_ms);
+                    self.take(found, link, payload, turn);
                 }
-                Err(Fault::Defective(refusal)) => self.quarantine(&found, &refusal, local, state),
+                Err(Fault::Defective(refusal)) => self.quarantine(&found, &refusal, turn.local, turn.state),
                 Err(Fault::Undeliverable(refusal)) => {
-                    self.undeliverable(&found, &refusal, local, state);
+                    self.undeliverable(&found, &refusal, turn.local, turn.state);
                 }
                 Err(Fault::Later(refusal)) => {
-                    state.store.release(found.id, false);
-                    self.failure.get_or_insert(refusal);
+                    turn.state.store.release(found.id, false);
+                    self.failed(refusal);
                 }
             }
         }
@@ -153,11 +154,11 @@ impl Sending {
 /// An adapter is done with a message of this channel.
 pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Finished) {
     let Finished { asker, outcome, cost } = done;
-    let Peer { front, sending, .. } = peer;
-    let (front, Some(sending)) = (&mut **front, sending.as_deref_mut()) else { return };
+    let Peer { front, links, sending, .. } = peer;
+    let Some(sending) = sending.as_deref_mut() else { return };
     let is_open = matches!(outcome, Outcome::Opened(Ok(_)));
-    let Sending { opening, keys, definition, .. } = &mut *sending;
-    let is_waited_for = opening.fill(asker.slot, |_, arrival| {
+    let Sending { opener: Opener { line, keys, .. }, definition, .. } = &mut *sending;
+    let is_waited_for = line.fill(asker.slot, |_, arrival| {
         let _protection = role::enter(Role::Protection);
         if let Outcome::Opened(opened) = &outcome {
             let user = local.manager.channel_user(definition);
@@ -177,7 +178,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
         return;
     }
     sending.note(if is_open { Deed::Opened } else { Deed::FailedToOpen }, &cost, local);
-    sending.opened_ones(front, local, state);
+    sending.opened_ones(&mut Turn { front: &mut **front, links, local, state });
     local.serve(sending.queue);
 }
 

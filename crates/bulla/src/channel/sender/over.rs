@@ -1,7 +1,6 @@
 //! The end of a connection on which a channel sends.
 
-use super::sending::{Stage, Way};
-use crate::channel::registry::Place;
+use super::sending::{Became, Stage, Way};
 use crate::channel::supervisor;
 use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::Peer;
@@ -11,25 +10,23 @@ use crate::reason::{self, Refusal};
 /// The connection is gone: what is in doubt stays locked, the rest goes back. `why` is what is known of the end.
 pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<String>) {
     let Some(mut sending) = peer.sending.take() else { return };
-    sending.who.leave();
-    for opening in sending.opening.cancel_all() {
+    sending.opener.who.leave();
+    for opening in sending.opener.line.cancel_all() {
         state.store.release(opening.found.id, false);
     }
-    for message in sending.batch.drain(..) {
+    for message in sending.batch.messages.drain(..) {
         state.store.release(message.id, false);
     }
     if let Way::Plain { waiting, .. } = &mut sending.way {
         if let Some((found, ..)) = waiting.take() {
             state.store.release(found.id, false);
         }
-        for message in sending.numbered.drain(..).filter(|message| !message.given_back) {
-            if message.confirmed {
-                if let Err(error) = state.store.acknowledge(message.id) {
-                    crate::warning!(queue = sending.queue_name, "{}: {error}", sending.queue_name);
-                }
-                continue;
+        for message in std::mem::take(&mut sending.numbers.messages) {
+            match message.became {
+                None => state.store.release(message.id, false),
+                Some(Became::Arrived) => sending.remove(message.id, state),
+                Some(Became::GivenBack) => {}
             }
-            state.store.release(message.id, false);
         }
     }
     local.senders.remove(&sending.queue);
@@ -38,17 +35,18 @@ pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: O
     usage.getters = usage.getters.saturating_sub(1);
     local.forget_interest(sending.queue, state);
     sending.report(peer.transport.traffic, state);
-    let in_doubt = !sending.numbered.is_empty();
-    let ended_in_order = sending.stage == Stage::Ending && sending.failure.is_none();
-    let why = match sending.failure.take() {
-        Some(refusal) => Some(refusal),
-        None if ended_in_order => None,
-        None => Some(Refusal::new(reason::CONNECTION_BROKEN, why.unwrap_or_else(|| "the connection ended".to_owned()))),
+    let in_doubt = !sending.numbers.messages.is_empty();
+    let why = match std::mem::replace(&mut sending.stage, Stage::Ending(None)) {
+        Stage::Failing(refusal) => Some(refusal),
+        Stage::Ending(refusal) => refusal,
+        Stage::Greeting | Stage::Running | Stage::Quiescing => {
+            let detail = why.unwrap_or_else(|| "the connection ended".to_owned());
+            Some(Refusal::new(reason::CONNECTION_BROKEN, detail))
+        }
     };
     if let Some(instance) = state.channels.get_mut(&sending.id) {
         instance.status.in_doubt = in_doubt;
         instance.status.substate = "";
     }
-    let place = Place { dispatcher: local.index, peer: peer.key, generation: peer.generation };
-    supervisor::ended(&local.moment(), state, &sending.id, Some(place), why);
+    supervisor::ended(&local.moment(), state, &sending.id, Some(sending.place), why);
 }

@@ -20,7 +20,7 @@ impl Sending {
         front: &mut Front,
         known: &mut HashMap<LinkId, Link>,
     ) -> Result<(LinkId, bool), Refusal> {
-        let Way::Plain { links, .. } = &mut self.way else {
+        let Way::Plain { session, links, .. } = &mut self.way else {
             return Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, "the partner takes all messages on one link"));
         };
         if let Some(found) = links.get(address) {
@@ -34,8 +34,8 @@ impl Sending {
             snd_settle_mode: SenderSettleMode::Mixed,
             ..AttachRequest::sender(format!("{}/{address}", self.id.channel), address)
         };
-        let link = front.way_out().ok_or_else(crate::channel::protocol::no_way_out)?.attach(self.session, request);
-        known.insert(link, Link::Sending(self.session));
+        let link = front.way_out().ok_or_else(crate::channel::protocol::no_way_out)?.attach(*session, request);
+        known.insert(link, Link::Sending(*session));
         links.insert(address.to_owned(), PlainLink { link, open: false });
         Ok((link, false))
     }
