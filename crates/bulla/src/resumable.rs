@@ -3,8 +3,8 @@
 //! A link is known by the user who has signed in, the client's container-id, its name and its direction, so that no
 //! user can go on with another user's link. What is kept is in memory: it ends with the queue manager.
 
-use crate::manager::Route;
 use crate::maps::HashMap;
+use crate::route::Route;
 use bulla_amqp::{DeliveryState, DeliveryTag, Role, Symbol};
 use bulla_queue::{MessageId, Ticket};
 use std::sync::Arc;

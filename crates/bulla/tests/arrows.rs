@@ -72,7 +72,7 @@ const STATE: &[&str] = &[
 const ABOVE_STATE: &[&str] = &["cli", "dispatcher", "serve"];
 
 /// Most files that import one another in a circle. It only ever falls.
-const CIRCLE_FILES_MAX: usize = 10;
+const CIRCLE_FILES_MAX: usize = 3;
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {

@@ -368,7 +368,7 @@ pub(crate) fn tick(moment: &Moment<'_>, state: &mut State) {
             call(moment.manager, instance, id);
         }
     }
-    state.look_up_triggers();
+    state.triggers.look_up(state.generation, &state.definitions, &state.store);
     let waiting: Vec<QueueId> = state.triggers.by_queue.keys().copied().collect();
     for queue in waiting {
         if state.store.status(queue).is_some_and(|status| status.available > 0) {
@@ -380,7 +380,8 @@ pub(crate) fn tick(moment: &Moment<'_>, state: &mut State) {
 /// Something is on a transmission queue that no channel sends from: its channel starts, unless it was stopped or
 /// retries.
 pub(crate) fn trigger(manager: &Manager, state: &mut State, queue: QueueId) {
-    let Some(channel) = state.triggered_by(queue) else { return };
+    let found = state.triggers.of(queue, state.generation, &state.definitions, &state.store);
+    let Some(channel) = found else { return };
     let idle = state.channels.get(&InstanceId::of(&channel)).is_none_or(|instance| {
         instance.status.state == ChannelState::Inactive && !instance.is_active() && instance.wanted == Wanted::Nothing
     });

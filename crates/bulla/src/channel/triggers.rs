@@ -1,9 +1,8 @@
 //! Which channel a transmission queue with TRIGGER starts.
 
-use crate::catalog::{ChannelDefinition, Usage};
-use crate::manager::State;
+use crate::catalog::{ChannelDefinition, Definitions, Usage};
 use crate::maps::HashMap;
-use bulla_queue::QueueId;
+use bulla_queue::{QueueId, Store};
 
 /// Transmission queues with TRIGGER, and the channels that they start.
 #[derive(Debug, Default)]
@@ -13,19 +12,24 @@ pub(crate) struct Triggers {
     generation: u64,
 }
 
-impl State {
-    /// The channel that a transmission queue starts.
-    pub(crate) fn triggered_by(&mut self, queue: QueueId) -> Option<String> {
-        self.look_up_triggers();
-        self.triggers.by_queue.get(&queue).cloned()
+impl Triggers {
+    /// The channel that a transmission queue starts. After a change of definitions that is looked up again.
+    pub(crate) fn of(
+        &mut self,
+        queue: QueueId,
+        generation: u64,
+        definitions: &Definitions,
+        store: &Store,
+    ) -> Option<String> {
+        self.look_up(generation, definitions, store);
+        self.by_queue.get(&queue).cloned()
     }
 
     /// After a change of definitions the triggers are looked up again.
-    pub(crate) fn look_up_triggers(&mut self) {
-        if self.triggers.generation == self.generation {
+    pub(crate) fn look_up(&mut self, generation: u64, definitions: &Definitions, store: &Store) {
+        if self.generation == generation {
             return;
         }
-        let definitions = &self.definitions;
         let queues = definitions.queues.iter().filter(|(_, queue)| queue.usage == Usage::Transmission && queue.trigger);
         let channel = |name: &String, data: &Option<String>| {
             let mut channels = definitions.channels.iter();
@@ -34,9 +38,9 @@ impl State {
                 channels.find(|(_, channel)| channel.kind.sends() && named(channel)).map(|(name, _)| name.clone())
             })
         };
-        self.triggers.by_queue = queues
-            .filter_map(|(name, queue)| Some((self.store.queue(name)?, channel(name, &queue.trigger_data)?)))
+        self.by_queue = queues
+            .filter_map(|(name, queue)| Some((store.queue(name)?, channel(name, &queue.trigger_data)?)))
             .collect();
-        self.triggers.generation = self.generation;
+        self.generation = generation;
     }
 }

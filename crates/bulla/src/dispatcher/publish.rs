@@ -75,7 +75,7 @@ pub(super) fn publish(
 
 /// Looks up again where publications go, where that may have changed.
 fn current(publishing: &mut Publishing, topic: &str, state: &State) -> Result<(), Refusal> {
-    let holds = |known: &Publisher| known.topic == topic && known.is_current(state);
+    let holds = |known: &Publisher| known.topic == topic && known.is_current(state.generation, &state.topics);
     if !publishing.publisher.as_ref().is_some_and(holds) {
         publishing.publisher = None;
         publishing.publisher = Some(state.publisher(topic)?);
@@ -233,14 +233,16 @@ pub(super) fn put_ready(
     true
 }
 
-/// Puts a publication's copies, all in one step; it is confirmed once the journal has synced past them.
-fn put_copies(
-    front: Option<&mut Front>,
-    receipt: Receipt,
-    local: &mut Local,
-    state: &mut State,
-    copies: Vec<Copy>,
-) -> Result<(), Refusal> {
+/// Copies that their queues take, and what is noted of each: its queue, whether that is a transmission queue, and whose
+/// the copy is.
+type Admitted = (Vec<(QueueId, Message)>, Vec<(QueueId, bool, Subscriber)>);
+
+/// Asks the queues of a publication's copies for room: those that can't take theirs and may be passed over are left
+/// out.
+///
+/// # Errors
+/// 2502: a queue that must take its copy can't.
+fn admit(receipt: Receipt, local: &Local, state: &mut State, copies: Vec<Copy>) -> Result<Admitted, Refusal> {
     let mut puts: Vec<(QueueId, Message)> = Vec::with_capacity(copies.len());
     let mut traces = Vec::with_capacity(copies.len());
     let mut before: HashMap<QueueId, usize> = HashMap::with_capacity_and_hasher(copies.len(), Default::default());
@@ -274,9 +276,21 @@ fn put_copies(
             }
         }
     }
-    if let Some(refusal) = failed {
-        return Err(not_published(&refusal));
+    match failed {
+        Some(refusal) => Err(not_published(&refusal)),
+        None => Ok((puts, traces)),
     }
+}
+
+/// Puts a publication's copies, all in one step; it is confirmed once the journal has synced past them.
+fn put_copies(
+    front: Option<&mut Front>,
+    receipt: Receipt,
+    local: &mut Local,
+    state: &mut State,
+    copies: Vec<Copy>,
+) -> Result<(), Refusal> {
+    let (puts, traces) = admit(receipt, local, state, copies)?;
     if let Some(unit) = receipt.unit {
         let staged = puts.into_iter().zip(traces);
         let staged = staged.map(|((queue, message), (_, is_remote, whose))| (queue, message, is_remote, whose));

@@ -14,7 +14,8 @@ use crate::front::Attach;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::selector::Selector;
-use crate::topics::{self, Wanted};
+use crate::topics;
+use crate::topics::subscribe::Wanted;
 use bulla_amqp::Symbol;
 use bulla_amqp::types::Source;
 

@@ -5,11 +5,11 @@
 //! and dropped, and the depth of an event queue is not watched.
 
 pub(crate) mod certificates;
+mod raised;
 
 pub use crate::catalog::system_queues::{CHANNEL_QUEUE, MANAGER_QUEUE, PERFORMANCE_QUEUE, QUEUES};
 
 use crate::catalog::{LocalQueue, QueueManager};
-use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::{calendar, envelope};
 use bulla_amqp::message::encode_map_section;
@@ -138,7 +138,7 @@ impl Event {
     }
 
     /// Whether the queue manager's switches let its message out. There is no switch for certificates.
-    fn is_wanted(&self, manager: &QueueManager) -> bool {
+    pub(super) fn is_wanted(&self, manager: &QueueManager) -> bool {
         match self {
             Event::Depth { .. } => manager.performance_events,
             Event::NotAuthorised { .. } | Event::LockedOut { .. } => manager.authority_events,
@@ -150,7 +150,7 @@ impl Event {
     }
 
     /// The line of the log. What channels do and who is refused stands there already, from where it happens.
-    fn log(&self) {
+    pub(super) fn log(&self) {
         match self {
             Event::Depth { queue, kind, depth, max_depth } => {
                 let what = match kind {
@@ -222,7 +222,7 @@ impl Event {
     }
 
     /// The message: JSON in a data section, with name and reason code where a selector can see them.
-    fn message(&self, manager: &str, queue: &LocalQueue, wall_ms: u64) -> Message {
+    pub(super) fn message(&self, manager: &str, queue: &LocalQueue, wall_ms: u64) -> Message {
         let mut content = Map::new();
         content.insert("event".into(), self.name().into());
         content.insert("reason".into(), self.reason().into());
@@ -284,45 +284,6 @@ fn cut(text: &str) -> &str {
 /// Whether a queue is one of those that events go to.
 pub(crate) fn is_event_queue(name: &str) -> bool {
     QUEUES.iter().any(|(queue, _)| *queue == name)
-}
-
-impl State {
-    /// Says what happened: in the log, and on its event queue where that is defined and its switch is on. It never
-    /// fails and never raises another event; a message for which the event queue has no room is counted, and the next
-    /// tick says so.
-    pub(crate) fn raise(&mut self, event: &Event, wall_ms: u64) {
-        event.log();
-        let manager = &self.definitions.queue_manager;
-        if !event.is_wanted(manager) {
-            return;
-        }
-        let Some(local) = self.definitions.queues.get(event.queue()) else { return };
-        let Some(queue) = self.store.queue(event.queue()) else { return };
-        let message = event.message(&manager.name, local, wall_ms);
-        if self.store.put(queue, message).is_err() {
-            self.events_lost += 1;
-        }
-    }
-
-    /// Raises what the depths of queues have crossed since the last turn. One compare where they have not.
-    pub(crate) fn raise_crossings(&mut self, wall_ms: u64) {
-        let mut crossings = Vec::new();
-        self.store.take_crossings(&mut crossings);
-        for crossing in crossings {
-            let Some(name) = self.store.name(crossing.queue) else { continue };
-            let max_depth = self.store.attributes(crossing.queue).map_or(0, |attributes| attributes.max_depth);
-            let event = Event::depth(&crossing, name, max_depth);
-            self.raise(&event, wall_ms);
-        }
-    }
-
-    /// Tells the operator of events that are in the log alone: a line a tick.
-    pub(crate) fn tell_of_lost_events(&mut self) {
-        let lost = std::mem::take(&mut self.events_lost);
-        if lost > 0 {
-            crate::warning!("{lost} events are in this log alone: their event queue took no message");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::definitions_file::DefinitionsFile;
 use crate::dynamic::Wish;
 use crate::mqsc::objects::{AsText, FILE};
 use crate::random::Random;
-use crate::topics::Wanted;
+use crate::topics::subscribe::Wanted;
 use bulla_queue::sim::{Fate, Fault, SimDisk};
 use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Message};
 use std::path::Path;

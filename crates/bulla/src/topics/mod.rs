@@ -10,25 +10,21 @@
 //! `docs/operating/topics.md`.
 
 mod index;
+mod matching;
 mod status;
-mod subscribe;
+pub(crate) mod subscribe;
 
 pub(crate) use crate::catalog::topic_names::{MANAGED_PREFIX, PREFIX, SEPARATOR, SUBSCRIPTION_NAME_BYTES_MAX};
 pub use crate::catalog::topic_names::{check_pattern, check_topic, is_subscription_name, literal_part};
 pub use index::{Id, Index};
-pub(crate) use subscribe::Wanted;
 
-use crate::asker::Who;
-use crate::authority::{ObjectType, Right, Rights};
 use crate::catalog::system_queues::DEFAULT_MODEL;
 use crate::catalog::{Definitions, Needed, Subscription, Topic};
 use crate::envelope::Defaults;
-use crate::manager::{Route, State};
 use crate::maps::HashMap;
-use crate::reason::{self, Refusal};
-use crate::rights::no_right;
+use crate::reason::Refusal;
+use crate::route::Route;
 use crate::selector::Selector;
-use bulla_seal::Policy;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -152,9 +148,9 @@ impl Live {
 }
 
 impl Publisher {
-    /// Whether it still holds.
-    pub(crate) fn is_current(&self, state: &State) -> bool {
-        self.generation == state.generation && self.version == state.topics.version
+    /// Whether it still holds, with definitions of that generation.
+    pub(crate) fn is_current(&self, generation: u64, topics: &Topics) -> bool {
+        self.generation == generation && self.version == topics.version
     }
 
     /// Whether a subscription must take a publication, or none gets it.
@@ -265,80 +261,6 @@ fn upwards(topic: &str) -> impl Iterator<Item = &str> + Clone {
         (!of.is_empty()).then_some(of.rsplit_once(SEPARATOR).map_or("", |(above, _)| above))
     }
     std::iter::successors(Some(topic), above)
-}
-
-impl State {
-    /// The topic objects at a topic and above it, nearest first.
-    fn objects_of<'a>(&'a self, topic: &'a str) -> impl Iterator<Item = (&'a str, &'a Topic)> + Clone {
-        let named = upwards(literal_part(topic)).filter_map(|string| self.topics.objects.get(string));
-        named.filter_map(|name| self.definitions.topics.get_key_value(name)).map(|(name, topic)| (name.as_str(), topic))
-    }
-
-    /// Whether a user has a right on a topic: on its topic object, or on one above it. With wildcards, what is before
-    /// the first one counts. Says nothing of who else is there.
-    ///
-    /// # Errors
-    /// 2035.
-    pub(crate) fn check_topic(&self, who: Who<'_>, right: Right, topic: &str) -> Result<(), Refusal> {
-        let rights = |name: &str| self.definitions.authorities.rights(who.user, ObjectType::Topic, name);
-        let all = self.objects_of(topic).fold(Rights::NONE, |all, (name, _)| all.with(rights(name)));
-        if all.has(right) { Ok(()) } else { Err(no_right(right, topic)) }
-    }
-
-    fn standing(&self, topic: &str) -> Standing {
-        Standing::of(self.objects_of(topic).map(|(_, topic)| topic))
-    }
-
-    /// Where publications on a topic go now. A walk down the index, and a route for each subscription that matches.
-    ///
-    /// # Errors
-    /// 2425 for what is no topic, 2051 where nothing may be published.
-    pub(crate) fn publisher(&self, topic: &str) -> Result<Publisher, Refusal> {
-        check_topic(topic).map_err(|why| no_topic(topic, why))?;
-        let standing = self.standing(topic);
-        if !standing.publish {
-            return Err(Refusal::new(reason::PUT_INHIBITED, format!("{topic} has PUB(DISABLED)")));
-        }
-        let found = self.topics.index.matching(topic);
-        let targets = found.into_iter().filter_map(|id| self.topics.live.get(&id)).map(|subscription| {
-            let route = self.put_route(&subscription.destination).and_then(|route| match route.put_enabled {
-                true => Ok(route),
-                false => Err(Refusal::new(reason::PUT_INHIBITED, "a subscription's queue has PUT(DISABLED)")),
-            });
-            // What a publication without a header is like is the topic's to say, how long it may lie there the queue's.
-            let route = route.map(|route| {
-                let defaults =
-                    Defaults { priority: standing.priority, persistent: standing.persistent, ..route.defaults };
-                Arc::new(Route { defaults, ..route })
-            });
-            Target { subscription: subscription.clone(), route }
-        });
-        Ok(Publisher {
-            topic: topic.to_owned(),
-            targets: targets.collect(),
-            defaults: Defaults { priority: standing.priority, persistent: standing.persistent, expiry_cap_ms: None },
-            persistent_delivery: standing.persistent_delivery,
-            non_persistent_delivery: standing.non_persistent_delivery,
-            generation: self.generation,
-            version: self.topics.version,
-        })
-    }
-
-    /// The policy of a queue that was made for a subscription: that of the model's name.
-    pub(crate) fn policy_of_managed(&self, queue: &str) -> Option<Arc<Policy>> {
-        if !queue.starts_with(MANAGED_PREFIX) {
-            return None;
-        }
-        let model = self.topics.of_queue(queue)?.model.as_ref()?;
-        self.definitions.policies.get(model).cloned()
-    }
-}
-
-/// What is wrong with a topic: 2425.
-fn no_topic(topic: &str, why: &str) -> Refusal {
-    const SHOWN_CHARS_MAX: usize = 100;
-    let shown: String = topic.chars().filter(|letter| !letter.is_control()).take(SHOWN_CHARS_MAX).collect();
-    Refusal::new(reason::TOPIC_STRING_ERROR, format!("the topic '{shown}' {why}"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Subscriptions come and go: a queue of their own, and their place among the others.
 
-use super::{DURABLE_PREFIX, Live, NON_DURABLE_MAX, NON_DURABLE_PREFIX, no_topic};
+use super::matching::no_topic;
+use super::{DURABLE_PREFIX, Live, NON_DURABLE_MAX, NON_DURABLE_PREFIX};
 use crate::asker::Who;
 use crate::authority::{ANONYMOUS, Right};
 use crate::catalog::limits::Kept;
