@@ -1,7 +1,7 @@
 //! Who may open what: a client's attach becomes a producer or a consumer, or is refused with a reason.
 
 use super::authority;
-use super::consumer::Consumer;
+use super::consumer::{Consumer, Mode, Terminus};
 use super::ending;
 use super::get;
 use super::local::Local;
@@ -26,6 +26,7 @@ use crate::manager::{Route, State};
 use crate::message_groups::Owner;
 use crate::outgoing::{self, OpensItself, SEALED};
 use crate::reason::{self, Refusal};
+use crate::selector::Selector;
 use crate::topics;
 use bulla_amqp::types::{AnyTarget, Role, Source, Target};
 use bulla_amqp::{AttachReply, DeliveryState, Symbol, Value};
@@ -294,6 +295,25 @@ fn consumer(
         let alone = !subscription.shared;
         return subscriber(peer, local, state, attach, source, subscription, alone);
     }
+    get_queued(peer, local, state, attach, Asked { source, named, selector }, made)
+}
+
+/// What a client asks to get from: its terminus, the address as the client named it, and its selector.
+struct Asked {
+    source: Source,
+    named: Option<String>,
+    selector: Option<Selector>,
+}
+
+/// The client gets from a queue, or browses it.
+fn get_queued(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    attach: &Attach,
+    Asked { mut source, named, selector }: Asked,
+    made: &mut Option<Made>,
+) -> Result<(), Refusal> {
     let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
     let browse = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy");
     let right = if browse { Right::Browse } else { Right::Get };
@@ -317,24 +337,25 @@ fn consumer(
     }
     let queue = route.queue;
     let properties = seal_properties(state, &route, rights);
-    let exclusive = !browse && takes_alone(attach, &source, &route)?;
+    let mode = match browse {
+        true => Mode::Browses,
+        false => taking(takes_alone(attach, &source, &route)?),
+    };
     state.may_open(&route)?;
-    match browse {
-        true => state.opened_to_get(queue),
-        false => state.opened_to_take(&name, queue, exclusive)?,
+    match mode {
+        Mode::Browses => state.opened_to_get(queue),
+        Mode::Takes | Mode::TakesAlone => state.opened_to_take(&name, queue, mode == Mode::TakesAlone)?,
     }
     let owner = Owner { dispatcher: local.index, generation: peer.generation, link: attach.link };
     let selection = Selection::wanted(selector, owner, &route, state, browse);
     let consumer = Consumer {
-        browse,
+        mode,
         selection,
-        exclusive,
         opens_itself,
-        dynamic: made.as_ref().and_then(Made::ends_with_link),
-        deletes,
+        terminus: Terminus::Queue { dynamic: made.as_ref().and_then(Made::ends_with_link), deletes },
         ..new_consumer(attach, name, route, peer, local)
     };
-    let capabilities = consumer_capabilities(opens_itself.is_some(), exclusive);
+    let capabilities = consumer_capabilities(opens_itself.is_some(), mode == Mode::TakesAlone);
     source.address = named.or(source.address);
     let reply = AttachReply { offered_capabilities: capabilities, properties, ..AttachReply::default() };
     accept_consumer(peer, local, state, attach, source, consumer, reply);
@@ -358,11 +379,9 @@ fn accept_consumer(
     mut consumer: Consumer,
     reply: AttachReply,
 ) {
-    let durable = consumer.subscription.as_ref().is_some_and(|subscription| subscription.durable.is_some());
-    let may_suspend = consumer.subscription.is_none()
-        && consumer.dynamic.is_none()
-        && consumer.deletes.is_none()
-        && !(source.dynamic || consumer.browse || consumer.presettled || consumer.route.has_groups);
+    let durable = consumer.subscription().is_some_and(|subscription| subscription.durable.is_some());
+    let may_suspend = matches!(consumer.terminus, Terminus::Queue { dynamic: None, deletes: None })
+        && !(source.dynamic || consumer.browses() || consumer.presettled || consumer.route.has_groups);
     let mut resumption = resume::gets(peer, local, state, attach, &mut consumer, may_suspend);
     let (expiry_policy, timeout) = resumption.told();
     let source = match durable {
@@ -386,8 +405,8 @@ fn accept_consumer(
     let queue = consumer.route.queue;
     let outcomes = resumption.take_outcomes();
     peer.front.accept_link(attach.link, resumption.fill(reply));
-    consumer.resumable = resumption.resumable;
-    consumer.resumes_only = peer.front.resumes_only(attach.link);
+    consumer.resumes.place = resumption.resumable;
+    consumer.resumes.only = peer.front.resumes_only(attach.link);
     peer.links.insert(attach.link, Link::Consumer(Box::new(consumer)));
     local.add_consumer(queue, peer.seat(attach.link), state);
     // What the client said while it was not attached; each delivery is settled when that is synced.
@@ -474,10 +493,10 @@ fn get_subscribed(
     let selection = Selection::wanted(None, owner, &route, state, false);
     let name = subscription.queue.clone();
     let consumer = Consumer {
+        mode: taking(exclusive),
         selection,
-        exclusive,
         opens_itself,
-        subscription: Some(Box::new(subscription)),
+        terminus: Terminus::Subscription(Box::new(subscription)),
         ..new_consumer(attach, name, route, peer, local)
     };
     let capabilities = subscriber_capabilities(opens_itself.is_some(), !exclusive);
@@ -489,6 +508,11 @@ fn get_subscribed(
 fn subscriber_capabilities(sealed: bool, shared: bool) -> Vec<Symbol> {
     let shared = shared.then_some(Symbol::from_static(SHARED_SUBSCRIPTIONS));
     offered(sealed, false).into_iter().chain(shared).collect()
+}
+
+/// How a link takes messages: alone, or as others may.
+fn taking(alone: bool) -> Mode {
+    if alone { Mode::TakesAlone } else { Mode::Takes }
 }
 
 /// Whether this link gets alone: it asks to, the queue says so of links that don't, or of all.

@@ -65,7 +65,7 @@ pub(super) fn tell_of_sign_in(
 
 /// Closes a connection whose token has expired; asked at each tick, one compare for others.
 pub(super) fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let is_over = peer.signed_in.until.is_some_and(|until| local.wall_ms / 1000 >= until);
+    let is_over = peer.sign_in.identity.until.is_some_and(|until| local.wall_ms / 1000 >= until);
     if !is_over || peer.front.is_closed() {
         return;
     }
@@ -197,8 +197,8 @@ fn let_in(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refus
 /// CONNECT is asked of the one that the rules have come to.
 fn admit(peer: &mut Peer, local: &Local, state: &State) -> Result<(), Refusal> {
     peer.identity = Identity::default();
-    let is_signed_in = peer.signed_in.user.is_some();
-    let mut signed_in = peer.signed_in.clone();
+    let is_signed_in = peer.sign_in.identity.user.is_some();
+    let mut signed_in = peer.sign_in.identity.clone();
     let required = state.definitions.queue_manager.sign_in_required;
     let mapped = mapped(peer, local, state, CLIENT_CHANNEL, signed_in.user.as_deref())?;
     if !is_signed_in && (required || mapped.sign_in_required) {
@@ -267,7 +267,7 @@ fn mapped(peer: &mut Peer, local: &Local, state: &State, channel: &str, user: Op
         address: address.ip(),
         subject: subject.as_ref(),
         issuer: issuer.as_ref(),
-        user: peer.signed_in.user.as_deref(),
+        user: peer.sign_in.identity.user.as_deref(),
     };
     let kept_out = |(key, rule): (&RuleKey, &Rule)| {
         let refusal = Refusal::new(reason::NOT_AUTHORIZED, format!("{channel}: kept out by {key}"));
@@ -323,7 +323,7 @@ pub(crate) fn mapped_channel(
     }
     let user = local.manager.channel_user(&definition).to_owned();
     let mapped = mapped(peer, local, state, channel, Some(&user))?;
-    if mapped.sign_in_required && peer.signed_in.user.is_none() {
+    if mapped.sign_in_required && peer.sign_in.identity.user.is_none() {
         let refusal = kept_out_of(format!("{channel}: the partner has not signed in"));
         let from = super::peer::address(&mut peer.transport.socket);
         denials::tell(&local.manager, local.now, &from, None, &refusal);
@@ -363,8 +363,8 @@ pub(crate) fn prove_for_ring(
         return Ok(());
     }
     let user = local.manager.channel_user(definition);
-    let signed_in = peer.calling.is_none() && peer.signed_in.ring;
-    if signed_in && (by == Some(RuleKind::User) || peer.signed_in.user.as_deref() == Some(user)) {
+    let signed_in = peer.calling.is_none() && peer.sign_in.identity.ring;
+    if signed_in && (by == Some(RuleKind::User) || peer.sign_in.identity.user.as_deref() == Some(user)) {
         return Ok(());
     }
     let word = protection.word();
@@ -389,7 +389,7 @@ pub(super) fn tell_of(peer: &mut Peer, local: &Local, refusal: &Refusal) {
     }
     let from =
         peer.transport.from.map_or_else(|| super::peer::address(&mut peer.transport.socket), |from| from.to_string());
-    let user = peer.identity.user.as_deref().or(peer.signed_in.user.as_deref());
+    let user = peer.identity.user.as_deref().or(peer.sign_in.identity.user.as_deref());
     denials::tell(&local.manager, local.now, &from, user, refusal);
 }
 
@@ -400,9 +400,9 @@ fn needs(link: &Link) -> Option<(Right, &str)> {
             Some(topic) => Some((Right::Publish, topic)),
             None => Some((Right::Put, producer.opened.as_deref()?)),
         },
-        Link::Consumer(consumer) => match &consumer.subscription {
+        Link::Consumer(consumer) => match consumer.subscription() {
             Some(subscription) => Some((Right::Subscribe, &subscription.topic)),
-            None => Some((if consumer.browse { Right::Browse } else { Right::Get }, &consumer.opened)),
+            None => Some((if consumer.browses() { Right::Browse } else { Right::Get }, &consumer.opened)),
         },
         Link::Receiving(_) | Link::Sending(_) | Link::Coordinator(_) => None,
     }

@@ -1,5 +1,6 @@
 //! What a dispatcher tells an administrator of its connections (DISPLAY CONN), and how it ends one (STOP CONN).
 
+use super::consumer::Mode;
 use super::ending;
 use super::local::Local;
 use super::peer::{Link, Peer};
@@ -35,14 +36,14 @@ fn handle(link: &Link, peer: &Peer) -> Handle {
             (topic.map(str::to_owned).or_else(|| producer.opened.clone()).unwrap_or_default(), purpose, 0)
         }
         Link::Consumer(consumer) => {
-            let purpose = match &consumer.subscription {
-                Some(_) => Purpose::Subscribe,
-                None if consumer.browse => Purpose::Browse,
-                None if consumer.exclusive => Purpose::InputExclusive,
-                None => Purpose::Input,
+            let purpose = match (consumer.subscription(), consumer.mode) {
+                (Some(_), _) => Purpose::Subscribe,
+                (None, Mode::Browses) => Purpose::Browse,
+                (None, Mode::TakesAlone) => Purpose::InputExclusive,
+                (None, Mode::Takes) => Purpose::Input,
             };
-            let topic = consumer.subscription.as_ref().map(|subscription| subscription.topic.clone());
-            (topic.unwrap_or_else(|| consumer.opened.clone()), purpose, consumer.outstanding.len() as u64)
+            let topic = consumer.subscription().map(|subscription| subscription.topic.clone());
+            (topic.unwrap_or_else(|| consumer.opened.clone()), purpose, consumer.deliveries.outstanding.len() as u64)
         }
         Link::Receiving(receiving) => (receiving.channel().to_owned(), Purpose::Channel, 0),
         Link::Sending(_) => {

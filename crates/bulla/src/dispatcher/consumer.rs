@@ -42,52 +42,102 @@ pub(crate) struct Consumer {
     /// The name the client opened.
     pub(crate) opened: String,
     pub(crate) route: Arc<Route>,
-    /// Copies instead of taking (distribution mode `copy`).
-    pub(crate) browse: bool,
-    /// No other link may take messages meanwhile.
-    pub(crate) exclusive: bool,
+    pub(crate) mode: Mode,
     /// Deliveries are settled as they are sent (at most once).
     pub(crate) presettled: bool,
     /// The client opens for itself (capability `bulla:sealed`).
     pub(crate) opens_itself: Option<OpensItself>,
-    /// How far a browser has come; for others, how far the messages reach that are not theirs.
-    pub(crate) cursor: Option<Place>,
     /// Which messages it wants, where it does not take all.
     pub(crate) selection: Option<Box<Selection>>,
-    /// Messages that are locked under a delivery of this link.
-    pub(crate) outstanding: HashSet<MessageId>,
-    /// Their bytes, where an UNACKED limits them.
-    pub(crate) unsettled: HashMap<MessageId, Unsettled>,
-    /// Of these, the ones whose units of work were backed out, and how often: given back, they have failed so often.
-    pub(crate) backed_out: HashMap<MessageId, u32>,
-    /// Messages on their way through the opener, in delivery order.
-    pub(crate) opening: OpeningLine,
+    pub(crate) search: Search,
+    pub(crate) deliveries: Deliveries,
+    pub(crate) opener: LinkOpener,
+    /// The client asked for what is there, up to its credit (AMQP part 2, section 2.6.7, drain).
+    pub(crate) draining: bool,
+    pub(crate) terminus: Terminus,
+    /// The unit of work in which messages are acquired, until it is over.
+    pub(crate) acquires: Option<UnitId>,
+    pub(crate) resumes: Resumes,
+}
+
+/// What a link does with the messages of its queue.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Mode {
+    /// It copies them (distribution mode `copy`).
+    Browses,
+    /// It takes them, as others may.
+    Takes,
+    /// It takes them, and no other link may meanwhile.
+    TakesAlone,
+}
+
+/// What a link gets from.
+pub(crate) enum Terminus {
+    /// A queue.
+    Queue {
+        /// It is dynamic and ends with this link.
+        dynamic: Option<QueueId>,
+        /// What closing the link does to it, where it is a permanent dynamic one.
+        deletes: Option<Deletes>,
+    },
+    /// The queue of a subscription.
+    Subscription(Box<Subscription>),
+}
+
+/// How far a link has looked at its queue, where it does not take whatever comes next.
+pub(crate) struct Search {
+    /// How far a browser has come; for others, how far the messages reach that are not theirs.
+    pub(crate) cursor: Option<Place>,
     /// Messages that are addressed to others, or that it will not have.
     pub(crate) passed_over: PassedOver,
     /// The count of the queue's arrivals up to which everything was looked at.
     pub(crate) arrivals: u64,
     /// When everything may be looked at again.
     pub(crate) rescan_at: Instant,
-    /// The client asked for what is there, up to its credit (AMQP part 2, section 2.6.7, drain).
-    pub(crate) draining: bool,
+}
+
+/// The messages that a client has, and has not settled.
+#[derive(Default)]
+pub(crate) struct Deliveries {
+    /// Messages that are locked under a delivery of the link.
+    pub(crate) outstanding: HashSet<MessageId>,
+    /// Their bytes, where an UNACKED limits them.
+    unsettled: HashMap<MessageId, Unsettled>,
+    /// Of these, the ones whose units of work were backed out, and how often: given back, they have failed so often.
+    pub(crate) backed_out: HashMap<MessageId, u32>,
+}
+
+/// What opens a link's messages before they are sent.
+pub(crate) struct LinkOpener {
+    /// Messages on their way through it, in delivery order.
+    pub(crate) line: OpeningLine,
     /// As whom it asks for devices.
     pub(crate) who: bulla_device::Asker,
-    /// The dynamic queue that ends with this link.
-    pub(crate) dynamic: Option<QueueId>,
-    /// What closing it does to its permanent dynamic queue.
-    pub(crate) deletes: Option<Deletes>,
-    /// What opening its messages does with the keys of the reader's ring.
+    /// What it does with the keys of the reader's ring.
     pub(crate) keys: OpeningKeys,
-    /// The subscription whose queue it is.
-    pub(crate) subscription: Option<Box<Subscription>>,
-    /// The unit of work in which messages are acquired, until it is over.
-    pub(crate) acquires: Option<UnitId>,
+}
+
+/// How a link goes on from an earlier attachment, and the next one from this.
+#[derive(Default)]
+pub(crate) struct Resumes {
     /// Its place among the links that may be resumed.
-    pub(crate) resumable: Option<Box<Resumable>>,
+    pub(crate) place: Option<Box<Resumable>>,
     /// Messages that were delivered on an earlier attachment, and are delivered again before all others.
-    pub(crate) resuming: VecDeque<MessageId>,
+    pub(crate) first: VecDeque<MessageId>,
     /// Nothing but those may be delivered on this attachment.
-    pub(crate) resumes_only: bool,
+    pub(crate) only: bool,
+}
+
+impl Deliveries {
+    /// A delivery is settled: how often units of work that it was in were backed out. None for one that is not
+    /// outstanding.
+    #[inline]
+    pub(crate) fn take(&mut self, id: MessageId) -> Option<u32> {
+        if !self.outstanding.remove(&id) {
+            return None;
+        }
+        Some(if self.backed_out.is_empty() { 0 } else { self.backed_out.remove(&id).unwrap_or(0) })
+    }
 }
 
 /// A delivery whose bytes are counted until it is settled.
@@ -141,33 +191,49 @@ impl Consumer {
             session: attach.session,
             opened,
             route: Arc::new(route),
-            browse: false,
-            exclusive: false,
+            mode: Mode::Takes,
             presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
             opens_itself: None,
-            cursor: None,
             selection: None,
-            outstanding: HashSet::default(),
-            unsettled: HashMap::default(),
-            backed_out: HashMap::default(),
-            opening: opening_line(),
-            passed_over: PassedOver::default(),
-            arrivals: 0,
-            rescan_at: now,
+            search: Search { cursor: None, passed_over: PassedOver::default(), arrivals: 0, rescan_at: now },
+            deliveries: Deliveries::default(),
+            opener: LinkOpener { line: opening_line(), who, keys: OpeningKeys::default() },
             draining: false,
-            who,
-            dynamic: None,
-            deletes: None,
-            keys: OpeningKeys::default(),
-            subscription: None,
+            terminus: Terminus::Queue { dynamic: None, deletes: None },
             acquires: None,
-            resumable: None,
-            resuming: VecDeque::new(),
-            resumes_only: false,
+            resumes: Resumes::default(),
+        }
+    }
+
+    /// Whether it copies messages instead of taking them.
+    #[inline]
+    pub(crate) fn browses(&self) -> bool {
+        self.mode == Mode::Browses
+    }
+
+    /// Whether no other link may take messages meanwhile.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.mode == Mode::TakesAlone
+    }
+
+    /// The subscription whose queue it gets from.
+    pub(crate) fn subscription(&self) -> Option<&Subscription> {
+        match &self.terminus {
+            Terminus::Queue { .. } => None,
+            Terminus::Subscription(subscription) => Some(subscription),
+        }
+    }
+
+    /// What closing it does to its permanent dynamic queue.
+    pub(crate) fn deletes(&self) -> Option<Deletes> {
+        match &self.terminus {
+            Terminus::Queue { deletes, .. } => *deletes,
+            Terminus::Subscription(_) => None,
         }
     }
 
     /// Looks the name that was opened up again, where definitions have changed.
+    #[inline]
     pub(super) fn look_up_again(&mut self, state: &State) -> Result<(), Refusal> {
         if self.route.generation == state.generation {
             return Ok(());
@@ -184,6 +250,7 @@ impl Consumer {
     }
 
     /// Whether one more message may be acquired in the unit of work in which the link acquires, where it does.
+    #[inline]
     pub(super) fn may_acquire(&mut self, local: &Local, state: &State) -> Result<(), Refusal> {
         let Some(unit) = self.acquires else { return Ok(()) };
         match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
@@ -197,10 +264,11 @@ impl Consumer {
 
     /// Whether its user, or its queue, has as much unsettled as it may. A settlement on another connection wakes no
     /// link here: the next tick looks again.
+    #[inline]
     pub(super) fn has_enough(&self, user: Option<UserId>, local: &mut Local, state: &mut State) -> bool {
         let (limit, queue) = (self.route.limit, self.route.queue);
         let has_enough = user.is_some_and(|user| state.users.is_full(user))
-            || limit.unacknowledged_bytes > 0 && !self.browse && state.use_of(queue).limited.is_full(limit);
+            || limit.unacknowledged_bytes > 0 && !self.browses() && state.use_of(queue).limited.is_full(limit);
         if has_enough {
             local.rescan.insert(queue);
         }
@@ -209,7 +277,7 @@ impl Consumer {
 
     /// A message that was given back is not to come to this link again.
     pub(crate) fn will_not_have(&mut self, id: MessageId, local: &mut Local, state: &mut State) {
-        self.passed_over.remember(id, Why::NotHere);
+        self.search.passed_over.remember(id, Why::NotHere);
         if let Some(selection) = &mut self.selection
             && selection.give_up_group(state, id)
         {
@@ -231,13 +299,14 @@ impl Consumer {
     }
 
     /// Counts a delivery with what its user and its queue have unsettled. Two compares where nothing limits that.
+    #[inline]
     pub(super) fn note_delivered(&mut self, user: Option<UserId>, state: &mut State, id: MessageId, bytes: usize) {
         let (of_user, of_queue) = self.counted(user, state);
         if !of_user && !of_queue {
             return;
         }
         let bytes = bytes as u64;
-        self.unsettled.insert(id, Unsettled { bytes, of_user, of_queue });
+        self.deliveries.unsettled.insert(id, Unsettled { bytes, of_user, of_queue });
         if let Some(user) = user.filter(|_| of_user) {
             state.users.delivered(user, bytes);
         }
@@ -257,6 +326,7 @@ impl Consumer {
 
     /// Takes a delivery off what its user and its queue have unsettled; true where the user may be sent more again. A
     /// compare where nothing was counted.
+    #[inline]
     pub(crate) fn note_settled(
         &mut self,
         user: Option<UserId>,
@@ -264,10 +334,10 @@ impl Consumer {
         state: &mut State,
         id: MessageId,
     ) -> bool {
-        if self.unsettled.is_empty() {
+        if self.deliveries.unsettled.is_empty() {
             return false;
         }
-        let Some(was) = self.unsettled.remove(&id) else { return false };
+        let Some(was) = self.deliveries.unsettled.remove(&id) else { return false };
         let (user_has_room, queue_has_room) = self.take_off(user, state, &was);
         if queue_has_room {
             local.serve_everywhere(self.route.queue, state);
@@ -283,47 +353,56 @@ impl Consumer {
     }
 
     /// Whether it takes whatever comes next on its queue: it neither looks nor chooses, and passes nothing over.
+    #[inline]
     pub(super) fn takes_next(&self) -> bool {
-        !self.browse
+        !self.browses()
             && self.selection.is_none()
-            && self.passed_over.is_empty()
-            && self.cursor.is_none()
-            && self.resuming.is_empty()
-            && !self.resumes_only
+            && self.search.passed_over.is_empty()
+            && self.search.cursor.is_none()
+            && self.resumes.first.is_empty()
+            && !self.resumes.only
     }
 
     /// Whether messages pass the opener on their way to this link.
+    #[inline]
     pub(super) fn opens(&self) -> bool {
         self.opens_itself.is_none() && outgoing::is_protected(&self.route)
+    }
+
+    /// The messages that the client has, and those that it is to get first: each with how often it has failed.
+    pub(super) fn take_locked(&mut self) -> Vec<(MessageId, u32)> {
+        let Deliveries { outstanding, backed_out, .. } = &mut self.deliveries;
+        let ids = outstanding.drain().chain(self.resumes.first.drain(..));
+        ids.map(|id| (id, backed_out.remove(&id).unwrap_or(0))).collect()
     }
 
     /// Gives back what the link held, when it ends. What was under way when a client's connection ended counts as
     /// `failed`; a client that ends a link says itself what failed, and need not have looked at what it had prefetched.
     pub(super) fn leave(&mut self, user: Option<UserId>, wall_ms: u64, state: &mut State, failed: bool) {
-        self.who.leave();
-        for (_, was) in std::mem::take(&mut self.unsettled) {
+        self.opener.who.leave();
+        for (_, was) in std::mem::take(&mut self.deliveries.unsettled) {
             self.take_off(user, state, &was);
         }
         if let Some(selection) = self.selection.take() {
             selection.end(state);
         }
         let queue = self.route.queue;
-        if !self.browse {
-            for id in self.outstanding.drain().chain(self.resuming.drain(..)) {
-                let backed_out = self.backed_out.get(&id).copied().unwrap_or(0);
+        if !self.browses() {
+            for (id, backed_out) in self.take_locked() {
                 give_back(&self.route, wall_ms, state, id, backed_out.max(u32::from(failed)));
             }
         }
-        for opening in self.opening.cancel_all() {
-            if !self.browse {
+        let browses = self.browses();
+        for opening in self.opener.line.cancel_all() {
+            if !browses {
                 state.store.release(opening.locked.id, false);
             }
         }
         if let Some(usage) = state.uses.get_mut(&queue) {
             usage.getters = usage.getters.saturating_sub(1);
-            if !self.browse {
+            if !self.browses() {
                 usage.takers = usage.takers.saturating_sub(1);
-                usage.exclusive &= !self.exclusive;
+                usage.exclusive &= !self.is_alone();
                 if usage.takers == 0 {
                     state.triggering.abandoned(queue);
                 }

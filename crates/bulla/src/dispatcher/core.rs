@@ -417,7 +417,7 @@ fn forget_session(
 
 /// The connection has ended. Nothing may follow: what its links held goes back at once.
 fn closed(peer: &mut Peer, local: &mut Local, state: &mut State, error: Option<bulla_amqp::Error>) {
-    peer.closed_by = error.as_ref().map(sender::said);
+    peer.ended.closed_by = error.as_ref().map(sender::said);
     ending::forget_all(peer, local, state, true);
     if let Some(error) = error.filter(|_| local.manager.peer_lines.may_write(local.now)) {
         crate::note!("{}: connection closed: {error}", peer::address(&mut peer.transport.socket));

@@ -1,5 +1,6 @@
 //! What becomes of what links and connections held when they end.
 
+use super::consumer::Terminus;
 use super::consumers::Seat;
 use super::local::{Local, queue_is_gone};
 use super::peer::{Link, Peer};
@@ -60,7 +61,7 @@ pub(super) fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link
             }
         }
         Some(Link::Consumer(mut consumer)) => {
-            consumer.resumable.iter().for_each(|link| state.resumable.end(link));
+            consumer.resumes.place.iter().for_each(|link| state.resumable.end(link));
             consumer.leave(peer.user, local.wall_ms, state, failed);
             let queue = consumer.route.queue;
             if let Some(consumers) = local.consumers.get_mut(&queue) {
@@ -70,13 +71,15 @@ pub(super) fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link
                     local.forget_interest(queue, state);
                 }
             }
-            if consumer.route.has_groups && !consumer.browse {
+            if consumer.route.has_groups && !consumer.browses() {
                 // Its groups are the others' now.
                 local.serve_everywhere(queue, state);
             }
-            consumer.dynamic.iter().for_each(|queue| state.end_dynamic(*queue));
-            if let Some(subscription) = &consumer.subscription {
-                state.left_subscription(queue, subscription.durable.as_deref(), false);
+            match &consumer.terminus {
+                Terminus::Queue { dynamic, .. } => dynamic.iter().for_each(|queue| state.end_dynamic(*queue)),
+                Terminus::Subscription(subscription) => {
+                    state.left_subscription(queue, subscription.durable.as_deref(), false);
+                }
             }
             state.left(queue);
         }
@@ -101,7 +104,7 @@ pub(super) fn forget_all(peer: &mut Peer, local: &mut Local, state: &mut State, 
         state.end_dynamic(queue);
     }
     sole::leave(peer, local, state);
-    let why = peer.closed_by.clone().or_else(|| peer.broken.clone());
+    let why = peer.ended.closed_by.clone().or_else(|| peer.ended.broken.clone());
     match peer.calling.take() {
         Some(calling) if peer.sending.is_none() => {
             let broken = || Refusal::new(reason::CONNECTION_BROKEN, why.unwrap_or_else(|| "the call ended".into()));

@@ -1,7 +1,9 @@
 //! The get journey: link credit → queue (locked under the delivery) → [open] → transfer →
 //! disposition → removed (journal).
 
-use super::consumer::{Away, Consumer, Fault, OUTSTANDING_MANY, Opening, RESCAN_EVERY, RESCAN_MANY_EVERY, Stage};
+use super::consumer::{
+    Away, Consumer, Fault, LinkOpener, OUTSTANDING_MANY, Opening, RESCAN_EVERY, RESCAN_MANY_EVERY, Stage,
+};
 use super::consumers::Looked;
 use super::ending;
 use super::local::{Confirmation, Confirmed, Local, Removal};
@@ -26,7 +28,7 @@ use crate::sign_in::verdict::Identity;
 use crate::wall_clock::from_wall_ms;
 use bulla_amqp::{DeliveryState, Payload};
 use bulla_device::role::{self, Role};
-use bulla_queue::{Found, Look, MessageId};
+use bulla_queue::{Found, Look, MessageId, Ticket};
 use bulla_seal::policy::{OnDefect, Quality};
 use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
 use std::sync::Arc;
@@ -54,8 +56,8 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         ending::detach(peer, local, state, link, &refusal);
         return Looked::Gone;
     }
-    let opening = consumer.opening.len();
-    let is_opening_enough = opening > 0 && (consumer.opening.is_full() || opening >= front.credit(link) as usize);
+    let opening = consumer.opener.line.len();
+    let is_opening_enough = opening > 0 && (consumer.opener.line.is_full() || opening >= front.credit(link) as usize);
     if is_opening_enough || consumer.has_enough(*user, local, state) {
         return Looked::Blocked;
     }
@@ -75,9 +77,9 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         Err(payload) => payload,
     };
     let held = local.manager.adapters.hold(payload.len().saturating_mul(2));
-    let (Ok(room), Ok(held)) = (consumer.opening.room(), held) else {
+    let (Ok(room), Ok(held)) = (consumer.opener.line.room(), held) else {
         // No memory to open it in: it stays, and is tried again at the next tick.
-        if !consumer.browse {
+        if !consumer.browses() {
             state.store.release(locked.id, false);
         }
         local.rescan.insert(consumer.route.queue);
@@ -87,7 +89,7 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
     let asker = Asker { dispatcher: local.index, peer: *key, generation: *generation, link, slot };
     let opens = Opens { asker, identity, put_at_ms: locked.put_at_ms };
     let stage = open(consumer, opens, local, state, &payload);
-    consumer.opening.join(room, Opening { locked, _held: held }, payload.len(), stage);
+    consumer.opener.line.join(room, Opening { locked, _held: held }, payload.len(), stage);
     deliver_opened(peer, local, state, link);
     Looked::Sent
 }
@@ -95,13 +97,13 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
 /// The next message for a link, locked unless it browses.
 fn lock(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Result<Found, Looked> {
     let locked = match &mut consumer.selection {
-        _ if !consumer.resuming.is_empty() => {
-            let id = consumer.resuming.pop_front();
+        _ if !consumer.resumes.first.is_empty() => {
+            let id = consumer.resumes.first.pop_front();
             return id.and_then(|id| state.store.find(id)).map(|(_, found)| found).ok_or(Looked::Sent);
         }
-        _ if consumer.resumes_only => return Err(Looked::Nothing),
+        _ if consumer.resumes.only => return Err(Looked::Nothing),
         None => next(consumer, local, state),
-        Some(selection) => match selection.next(&consumer.passed_over, &mut local.looks, state, local.wall_ms) {
+        Some(selection) => match selection.next(&consumer.search.passed_over, &mut local.looks, state, local.wall_ms) {
             Look::Found(found) => Some(*found),
             Look::End => None,
             Look::Unfinished => return Err(Looked::Blocked),
@@ -117,7 +119,7 @@ fn read(consumer: &Consumer, local: &mut Local, state: &mut State, locked: &Foun
         Err(error) if is_passing(&error) => {
             // The message may be well: it comes back when it can be read. A browser passes over it.
             let queue = &consumer.route.queue_name;
-            if consumer.browse {
+            if consumer.browses() {
                 if local.manager.peer_lines.may_write(local.now) {
                     crate::warning!(queue, "{queue}: not shown to a browser: {error}");
                 }
@@ -139,9 +141,9 @@ fn read(consumer: &Consumer, local: &mut Local, state: &mut State, locked: &Foun
 /// The next message for this link, locked unless it browses.
 fn next(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Option<Found> {
     let queue = consumer.route.queue;
-    if consumer.browse {
-        let found = state.store.browse_next(queue, consumer.cursor, local.wall_ms)?;
-        consumer.cursor = Some(found.place);
+    if consumer.browses() {
+        let found = state.store.browse_next(queue, consumer.search.cursor, local.wall_ms)?;
+        consumer.search.cursor = Some(found.place);
         return Some(found);
     }
     if consumer.takes_next() {
@@ -154,16 +156,16 @@ fn next(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Option
     // that another reader gave back. A look at everything again has its price, so not at every arrival;
     // a drain is to hear of all that is there.
     let arrivals = state.use_of(queue).arrivals;
-    if consumer.arrivals == arrivals {
+    if consumer.search.arrivals == arrivals {
         return None;
     }
-    if local.now < consumer.rescan_at && !consumer.draining {
+    if local.now < consumer.search.rescan_at && !consumer.draining {
         local.rescan.insert(queue);
         return None;
     }
-    consumer.passed_over.forget_gone(|id| state.store.put_at_ms(id).is_some());
-    let every = if consumer.passed_over.is_full() { RESCAN_MANY_EVERY } else { RESCAN_EVERY };
-    (consumer.arrivals, consumer.cursor, consumer.rescan_at) = (arrivals, None, local.now + every);
+    consumer.search.passed_over.forget_gone(|id| state.store.put_at_ms(id).is_some());
+    let every = if consumer.search.passed_over.is_full() { RESCAN_MANY_EVERY } else { RESCAN_EVERY };
+    (consumer.search.arrivals, consumer.search.cursor, consumer.search.rescan_at) = (arrivals, None, local.now + every);
     next_of_mine(consumer, local, state)
 }
 
@@ -171,11 +173,11 @@ fn next(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Option
 fn next_of_mine(consumer: &mut Consumer, local: &Local, state: &mut State) -> Option<Found> {
     let queue = consumer.route.queue;
     loop {
-        let found = state.store.browse_next(queue, consumer.cursor, local.wall_ms)?;
-        if !consumer.passed_over.contains(found.id) {
-            return state.store.lock_next(queue, consumer.cursor, local.wall_ms);
+        let found = state.store.browse_next(queue, consumer.search.cursor, local.wall_ms)?;
+        if !consumer.search.passed_over.contains(found.id) {
+            return state.store.lock_next(queue, consumer.search.cursor, local.wall_ms);
         }
-        consumer.cursor = Some(found.place);
+        consumer.search.cursor = Some(found.place);
     }
 }
 
@@ -204,7 +206,7 @@ impl Delivering<'_> {
             },
         };
         let sent = front.send(link, locked.id.0, message, settled, unit.map(UnitId::to_bytes));
-        if consumer.browse {
+        if consumer.browses() {
             state.use_of(queue).traffic.browses += u64::from(sent);
         } else if !sent {
             // The client took its credit back while the message was being opened.
@@ -230,7 +232,7 @@ impl Delivering<'_> {
             local.freed(queue, state);
             local.flush_soon();
         } else {
-            consumer.outstanding.insert(locked.id);
+            consumer.deliveries.outstanding.insert(locked.id);
             consumer.note_delivered(user, state, locked.id, bytes);
         }
     }
@@ -308,12 +310,12 @@ fn open_sealed(
         match open() {
             Ok(Step::Done(opened)) => {
                 let cost = tally.effort().into();
-                count_use(&mut consumer.keys, local, identity, Some(&opened), &cost);
+                count_use(&mut consumer.opener.keys, local, identity, Some(&opened), &cost);
                 return Ok(Stage::Ready(readable(local, &under, &arrival, opened, &cost)));
             }
             Err(error) => {
                 let cost = tally.effort().into();
-                count_use(&mut consumer.keys, local, identity, None, &cost);
+                count_use(&mut consumer.opener.keys, local, identity, None, &cost);
                 return Ok(Stage::Ready(Err(fault(local, &under, &error, &cost))));
             }
             Ok(step) => Work::GoOnOpening(step, Arc::new(open)),
@@ -321,7 +323,7 @@ fn open_sealed(
     } else {
         Work::Open(Arc::new(open))
     };
-    local.manager.adapters.submit(asker, &consumer.who, work, tally);
+    local.manager.adapters.submit(asker, &consumer.opener.who, work, tally);
     Ok(Stage::Away(Away(Box::new(arrival), under)))
 }
 
@@ -366,8 +368,8 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
     let Finished { asker, outcome, cost } = done;
     let Peer { links, identity, .. } = &mut *peer;
     let Some(Link::Consumer(consumer)) = links.get_mut(&asker.link) else { return };
-    let Consumer { opening, keys, .. } = &mut **consumer;
-    let is_waited_for = opening.fill(asker.slot, |_, Away(arrival, policy)| {
+    let LinkOpener { line, keys, .. } = &mut consumer.opener;
+    let is_waited_for = line.fill(asker.slot, |_, Away(arrival, policy)| {
         let _protection = role::enter(Role::Protection);
         if let Done::Opened(opened) = &outcome {
             count_use(keys, local, identity, opened.as_ref().ok(), &cost);
@@ -388,7 +390,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
     loop {
         let Peer { front, links, user, staged_gets, .. } = peer;
         let (front, Some(Link::Consumer(consumer))) = (&mut **front, links.get_mut(&link)) else { return };
-        let Some((Opening { locked, _held }, ready)) = consumer.opening.take_front() else { return };
+        let Some((Opening { locked, _held }, ready)) = consumer.opener.line.take_front() else { return };
         let queue = consumer.route.queue;
         local.serve(queue);
         if let Err(Fault::Later { cause, .. } | Fault::Defective { cause, .. }) = &ready {
@@ -399,22 +401,9 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
                 let message = Outgoing::opened(readable);
                 Delivering { consumer, front, staged_gets, user: *user, link }.send(local, state, &locked, message);
             }
-            Err(Fault::NotMine) => {
-                consumer.passed_over.remember(locked.id, Why::NotMine);
-                match &mut consumer.selection {
-                    _ if consumer.browse => {}
-                    Some(selection) => {
-                        selection.give_back(state, locked.id);
-                        if selection.give_up_group(state, locked.id) {
-                            local.serve_everywhere(queue, state);
-                        }
-                    }
-                    None => state.store.release(locked.id, false),
-                }
-                state.use_of(queue).not_mine += 1;
-            }
+            Err(Fault::NotMine) => not_mine(consumer, local, state, locked.id),
             Err(Fault::Later { cause, detail }) => {
-                if !consumer.browse {
+                if !consumer.browses() {
                     state.store.release(locked.id, false);
                 }
                 ending::detach(peer, local, state, link, &Refusal::security(cause, detail));
@@ -426,7 +415,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
                     Some(OnDefect::Detach) => true,
                     _ => front.credit(link) <= 1,
                 };
-                if consumer.browse {
+                if consumer.browses() {
                     // Looking does not move: a browser passes over what it could not show.
                     if local.manager.peer_lines.may_write(local.now) {
                         crate::warning!(
@@ -451,6 +440,23 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
     }
 }
 
+/// A message is addressed to others: the link passes it over from now on.
+fn not_mine(consumer: &mut Consumer, local: &mut Local, state: &mut State, id: MessageId) {
+    consumer.search.passed_over.remember(id, Why::NotMine);
+    let browses = consumer.browses();
+    match &mut consumer.selection {
+        _ if browses => {}
+        Some(selection) => {
+            selection.give_back(state, id);
+            if selection.give_up_group(state, id) {
+                local.serve_everywhere(consumer.route.queue, state);
+            }
+        }
+        None => state.store.release(id, false),
+    }
+    state.use_of(consumer.route.queue).not_mine += 1;
+}
+
 /// The client has said what became of a delivery.
 pub(crate) fn settled(
     peer: &mut Peer,
@@ -471,62 +477,23 @@ pub(crate) fn settled(
     };
     let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) else { return };
     let id = MessageId(token);
-    let queue = consumer.route.queue;
-    let mut ticket = None;
-    let mut has_room = false;
-    if consumer.outstanding.remove(&id) {
-        has_room = consumer.note_settled(peer.user, local, state, id);
-        let backed_out = if consumer.backed_out.is_empty() { None } else { consumer.backed_out.remove(&id) };
-        let failures = backed_out.unwrap_or(0);
-        match &outcome {
-            Some(DeliveryState::Accepted) => {
-                state.note_got(queue, id, local.wall_ms);
-                let got = reports::about_to_be_got(state, id, local.wall_ms, usize::MAX);
-                match state.store.acknowledge(id) {
-                    Ok(synced_at) => {
-                        ticket = Some(synced_at);
-                        reports::delivered(state, &local.moment(), got);
-                    }
-                    Err(error) => {
-                        stay(&consumer.opened, state, Stuck { id, what: Stays::Remove }, &error.to_string());
-                        return;
-                    }
-                }
-            }
-            Some(DeliveryState::Rejected(error)) => {
-                let from = consumer.route.clone();
-                let to = rejected_to(&from, &local.moment(), state, id, error.as_deref());
-                if !reject(&from, local.wall_ms, state, id, to, failures) {
-                    consumer.will_not_have(id, local, state);
-                }
-            }
-            Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
-                let failures = failures.max(u32::from(*delivery_failed));
-                give_back(&consumer.route, local.wall_ms, state, id, failures);
-                if *undeliverable_here {
-                    consumer.will_not_have(id, local, state);
-                }
-            }
-            // Settled without an outcome, released, or a state that is none: nothing was said to be done with it.
-            _ => give_back(&consumer.route, local.wall_ms, state, id, failures),
+    let mut applied = Applied::default();
+    if let Some(failures) = consumer.deliveries.take(id) {
+        match apply(consumer, peer.user, local, state, (id, failures), outcome.as_ref()) {
+            Some(done) => applied = done,
+            None => return,
         }
-        consumer.give_up_groups(local, state);
-        local.freed(queue, state);
-        local.flush_soon();
-        if consumer.outstanding.len() >= OUTSTANDING_MANY {
-            local.serve(queue);
-        }
-    } else if !consumer.browse {
+    } else if !consumer.browses() {
         // In a unit of work, or done already and settled when that is synced: another outcome changes nothing.
         unit_of_work::again(peer, local, state, link, id, None, settled);
         return;
     }
-    if has_room {
+    if applied.has_room {
         peer.serve_all(local);
     }
     if !settled {
         let state_out = outcome.unwrap_or(DeliveryState::Released);
-        match ticket {
+        match applied.ticket {
             Some(ticket) if ticket > state.store.synced() => local.confirmations.push_back(Confirmation {
                 ticket,
                 what: Confirmed::Removal(Removal { key: peer.key, generation: peer.generation, link, token }),
@@ -534,6 +501,70 @@ pub(crate) fn settled(
             _ => peer.front.settle(link, token, state_out),
         }
     }
+}
+
+/// What came of an outcome.
+#[derive(Default)]
+struct Applied {
+    /// When the removal is durable, where there is one.
+    ticket: Option<Ticket>,
+    /// Its user may be sent more again.
+    has_room: bool,
+}
+
+/// Hot path, once per message that a client settles: what it says becomes of a delivery that is outstanding, and has
+/// failed so often. None where that could not be done: it is tried again.
+#[inline]
+fn apply(
+    consumer: &mut Consumer,
+    user: Option<UserId>,
+    local: &mut Local,
+    state: &mut State,
+    (id, failures): (MessageId, u32),
+    outcome: Option<&DeliveryState>,
+) -> Option<Applied> {
+    let queue = consumer.route.queue;
+    let mut ticket = None;
+    let has_room = consumer.note_settled(user, local, state, id);
+    match outcome {
+        Some(DeliveryState::Accepted) => {
+            state.note_got(queue, id, local.wall_ms);
+            let got = reports::about_to_be_got(state, id, local.wall_ms, usize::MAX);
+            match state.store.acknowledge(id) {
+                Ok(synced_at) => {
+                    ticket = Some(synced_at);
+                    reports::delivered(state, &local.moment(), got);
+                }
+                Err(error) => {
+                    stay(&consumer.opened, state, Stuck { id, what: Stays::Remove }, &error.to_string());
+                    return None;
+                }
+            }
+        }
+        Some(DeliveryState::Rejected(error)) => {
+            let from = consumer.route.clone();
+            let to = rejected_to(&from, &local.moment(), state, id, error.as_deref());
+            if !reject(&from, local.wall_ms, state, id, to, failures) {
+                consumer.will_not_have(id, local, state);
+            }
+        }
+        Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
+            let failures = failures.max(u32::from(*delivery_failed));
+            give_back(&consumer.route, local.wall_ms, state, id, failures);
+            if *undeliverable_here {
+                consumer.will_not_have(id, local, state);
+            }
+        }
+        // Settled without an outcome, released, or a state that is none: nothing was said to be done with it.
+        _ => give_back(&consumer.route, local.wall_ms, state, id, failures),
+    }
+    consumer.give_up_groups(local, state);
+    local.freed(queue, state);
+    local.flush_soon();
+    if consumer.deliveries.outstanding.len() >= OUTSTANDING_MANY {
+        local.serve(queue);
+    }
+    Some(Applied { ticket, has_room })
 }
 
 /// A client grants credit, or asks for what is there.
@@ -559,18 +590,18 @@ pub(super) fn credit(peer: &mut Peer, local: &mut Local, link: LinkId, drain: bo
 pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     let Peer { front, links, .. } = peer;
     let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return };
-    if !consumer.opening.is_empty() {
+    if !consumer.opener.line.is_empty() {
         return;
     }
     // Whether all that a selector wants is addressed to others is not known without looking at all of it.
     let others_only = consumer.opens()
         && consumer.selection.is_none()
-        && !consumer.passed_over.is_empty()
+        && !consumer.search.passed_over.is_empty()
         && state
             .store
             .browse_next(consumer.route.queue, None, local.wall_ms)
-            .is_some_and(|m| consumer.passed_over.is_others(m.id));
-    if others_only && !consumer.browse && (consumer.draining || front.credit(link) == 1) {
+            .is_some_and(|m| consumer.search.passed_over.is_others(m.id));
+    if others_only && !consumer.browses() && (consumer.draining || front.credit(link) == 1) {
         let detail = format!("{}: what is there is addressed to others", consumer.route.queue_name);
         ending::detach(peer, local, state, link, &Refusal::security("not-a-recipient", detail));
         return;

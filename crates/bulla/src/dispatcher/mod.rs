@@ -576,19 +576,15 @@ impl Dispatcher {
             transport: Transport::new(socket, ready),
             identity: Identity::default(),
             user: None,
-            signed_in: Identity::default(),
+            sign_in: peer::SignIn::default(),
             admission: peer::Admission::default(),
-            sasl: None,
-            alive: Arc::default(),
             held: 0,
             links: HashMap::default(),
             opened: None,
             arriving: Share::new(self.core.local.now),
             listed: false,
             active: false,
-            broken: None,
-            closed_by: None,
-            refused: None,
+            ended: peer::Ended::default(),
             idle_since: None,
             calling: None,
             sending: None,
@@ -720,11 +716,11 @@ impl Dispatcher {
                 self.core.local.touched.push(key);
             }
             if peer.front.is_closed() && now >= *peer.transport.flush_by.get_or_insert(now + FLUSH_WITHIN) {
-                peer.broken.get_or_insert_with(|| "did not take the last words".into());
+                peer.ended.broken.get_or_insert_with(|| "did not take the last words".into());
                 self.core.local.touched.push(key);
             }
             tick_of(peer, &mut self.core.local, state);
-            if peer.broken.is_some() {
+            if peer.ended.broken.is_some() {
                 self.core.local.touched.push(key);
             }
         }
@@ -766,7 +762,7 @@ impl Dispatcher {
             peer.arriving.holds(0, 0, &self.core.local.manager.arriving);
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
             let _ = peer.transport.socket.tcp().map(|stream| self.poll.registry().deregister(stream));
-            if let Some(event) = peer.refused.take() {
+            if let Some(event) = peer.ended.refused.take() {
                 authority::tell_of_tls(&self.core.local, state, &event);
             }
             ending::forget_all(&mut peer, &mut self.core.local, state, true);

@@ -105,6 +105,27 @@ pub(crate) struct Transport {
     pub(crate) flush_by: Option<Instant>,
 }
 
+/// How far a client has come with signing in.
+#[derive(Default)]
+pub(crate) struct SignIn {
+    /// As whom it has signed in.
+    pub(crate) identity: Identity,
+    pub(crate) exchange: Option<Exchange>,
+    /// Dropped with the connection: a check of its password is not begun any more then.
+    pub(crate) alive: Arc<()>,
+}
+
+/// How a connection has ended, where it has.
+#[derive(Default)]
+pub(crate) struct Ended {
+    /// Why it is over.
+    pub(crate) broken: Option<String>,
+    /// What the peer gave as the reason when it closed.
+    pub(crate) closed_by: Option<String>,
+    /// It was refused before it came to anything: what is to be told of that when it is gone.
+    pub(crate) refused: Option<Event>,
+}
+
 /// A connection.
 pub(crate) struct Peer {
     /// Its place in the dispatcher.
@@ -115,15 +136,11 @@ pub(crate) struct Peer {
     pub(crate) identity: Identity,
     /// That user, as one who is limited.
     pub(crate) user: Option<UserId>,
-    /// As whom it has signed in.
-    pub(crate) signed_in: Identity,
+    pub(crate) sign_in: SignIn,
     /// Whether it may attach a client's links.
     pub(crate) admission: Admission,
     /// Since when it has been open without being let in, and without a channel.
     pub(crate) idle_since: Option<Instant>,
-    pub(crate) sasl: Option<Exchange>,
-    /// Dropped with the connection: a check of its password is not begun any more then.
-    pub(crate) alive: Arc<()>,
     /// Changes of definitions that the journal has not synced yet: nothing goes out meanwhile.
     pub(crate) held: u32,
     pub(crate) links: HashMap<LinkId, Link>,
@@ -139,12 +156,7 @@ pub(crate) struct Peer {
     pub(crate) listed: bool,
     /// On the list of connections to look at.
     pub(crate) active: bool,
-    /// Why the connection is over, where it is.
-    pub(crate) broken: Option<String>,
-    /// What the peer gave as the reason when it closed.
-    pub(crate) closed_by: Option<String>,
-    /// It was refused before it came to anything: what is to be told of that when it is gone.
-    pub(crate) refused: Option<Event>,
+    pub(crate) ended: Ended,
     /// The call that this connection is, where this side began it for a channel.
     pub(crate) calling: Option<Box<Calling>>,
     /// The sending end of a channel.
@@ -200,7 +212,7 @@ impl Link {
     /// The queue and the name of the durable subscription that the link gets from.
     pub(crate) fn durable_subscription(&self) -> Option<(QueueId, String)> {
         let Self::Consumer(consumer) = self else { return None };
-        let name = consumer.subscription.as_ref()?.durable.clone()?;
+        let name = consumer.subscription()?.durable.clone()?;
         Some((consumer.route.queue, name))
     }
 
@@ -208,7 +220,7 @@ impl Link {
     pub(crate) fn deletes(&self) -> Option<(String, Deletes)> {
         let (route, deletes) = match self {
             Self::Producer(producer) => (producer.route.as_ref(), producer.deletes),
-            Self::Consumer(consumer) => (Some(&consumer.route), consumer.deletes),
+            Self::Consumer(consumer) => (Some(&consumer.route), consumer.deletes()),
             Self::Receiving(_) | Self::Sending(_) | Self::Coordinator(_) => (None, None),
         };
         deletes.zip(route).map(|(deletes, route)| (route.queue_name.clone(), deletes))
@@ -242,7 +254,7 @@ impl Peer {
 
     /// Whether it is unauthenticated: it has not signed in, or as ANONYMOUS, and is no channel.
     pub(super) fn is_unauthenticated(&self) -> bool {
-        self.signed_in.user.is_none() && self.identity.user.is_none() && self.role() != Role::ChannelInitiator
+        self.sign_in.identity.user.is_none() && self.identity.user.is_none() && self.role() != Role::ChannelInitiator
     }
 
     /// The user whose share of the dispatcher's time this connection uses. None for channels, and for unauthenticated
@@ -406,7 +418,7 @@ impl Peer {
     /// Whether nothing more can come of this connection.
     pub(crate) fn is_over(&self) -> bool {
         let all_sent = self.front.output_len() == 0 && !self.transport.socket.wants_to_send();
-        self.broken.is_some() || (self.front.is_closed() && all_sent)
+        self.ended.broken.is_some() || (self.front.is_closed() && all_sent)
     }
 
     /// The socket failed. What TLS says of it is a channel's failure, or told of when the connection goes, and nowhere
@@ -422,7 +434,7 @@ impl Peer {
                 let address =
                     self.transport.from.map_or_else(|| address(&mut self.transport.socket), |from| from.to_string());
                 let (channel, reason) = (String::new(), refusal.refusal());
-                self.refused = Some(Event::TlsRefused { channel, partner: address, reason });
+                self.ended.refused = Some(Event::TlsRefused { channel, partner: address, reason });
             }
         }
         self.end(error);
@@ -432,7 +444,7 @@ impl Peer {
     pub(crate) fn end(&mut self, why: impl std::fmt::Display) {
         self.transport.readable = false;
         self.transport.writable = false;
-        self.broken.get_or_insert_with(|| why.to_string());
+        self.ended.broken.get_or_insert_with(|| why.to_string());
     }
 }
 

@@ -111,6 +111,7 @@ pub(crate) struct Receipt {
 
 impl Receipt {
     /// A delivery's state with that outcome, within its unit of work.
+    #[inline]
     pub(super) fn state(&self, outcome: DeliveryState) -> DeliveryState {
         match self.unit {
             None => outcome,
@@ -150,6 +151,7 @@ impl Producer {
     }
 
     /// Full credit of this link. An anonymous relay's messages may each be for a protected queue.
+    #[inline]
     pub(crate) fn credit_full(&self) -> u32 {
         let protected = self.route.as_ref().is_none_or(|route| route.policy.is_some());
         if protected { CREDIT_PROTECTED } else { CREDIT_CLEAR }
@@ -165,11 +167,13 @@ impl Producer {
     }
 
     /// Whether its credit no longer counts as room that is taken.
+    #[inline]
     pub(super) fn has_lapsed(&self) -> bool {
         self.unused_ticks >= PROMISE_LAPSES_AFTER_TICKS
     }
 
     /// Credit of this link that is counted in its queue's `granted`.
+    #[inline]
     pub(super) fn promised(&self) -> u32 {
         if self.has_lapsed() { 0 } else { self.granted }
     }
@@ -191,6 +195,7 @@ impl Producer {
     }
 
     /// The link uses its credit: it counts as room that is taken, also where it had lapsed.
+    #[inline]
     pub(super) fn promise_again(&mut self, state: &mut State) {
         if self.has_lapsed()
             && let (Some(route), Some(_)) = (&self.route, &self.opened)

@@ -28,7 +28,7 @@ use bulla_seal::policy::Quality;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// When a link that waits for no room, and has no credit because too much waits for the disk, asks again.
 const BACKLOG_LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
@@ -551,19 +551,54 @@ impl Local {
 /// Brings a link's credit back to full where its queue has room; otherwise it waits for room.
 pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     let Some(Link::Producer(producer)) = peer.links.get_mut(&link) else { return };
-    let mut wanted = producer.credit_wanted();
-    if wanted == 0 {
+    let wanted = match wanted(producer, local, state) {
+        Ok(wanted) => wanted,
+        Err(again) => return again.into_iter().for_each(|at| local.pace(at, peer.key, link)),
+    };
+    let user = producer.user;
+    let Some(route) = producer.route.as_ref().filter(|_| producer.opened.is_some()) else {
+        let wanted = state.promise(None, user, wanted);
+        match (wanted, producer.granted) {
+            (0, 0) => local.pace(local.now + BACKLOG_LOOK_AGAIN_AFTER, peer.key, link),
+            (0, _) => {}
+            _ => grant(producer, &mut *peer.front, state, link, wanted),
+        }
+        return;
+    };
+    let (queue, waits_when_full) = (route.queue, route.waits_when_full);
+    let granted = state.promise(Some(route), user, wanted);
+    // What fills the queue is this client's own unit of work: it would wait for itself. Its next message is refused.
+    let fills_it = || local.units.has_staged(&peer.units, queue);
+    let granted =
+        if granted == 0 && producer.granted == 0 && !peer.units.is_empty() && fills_it() { 1 } else { granted };
+    if granted == 0 {
+        match producer.granted {
+            0 if waits_when_full => local.wait_for_room(queue, peer.key, link, state),
+            // It hears of a full queue by its messages' being refused.
+            0 => local.pace(local.now + BACKLOG_LOOK_AGAIN_AFTER, peer.key, link),
+            _ => {}
+        }
         return;
     }
+    producer.promise_again(state);
+    let usage = state.use_of(queue);
+    usage.granted = usage.granted.saturating_add(granted);
+    grant(producer, &mut *peer.front, state, link, granted);
+}
+
+/// How much credit a link wants, within the rates of its user and its queue. None where it needs none yet, or the rates
+/// leave it none: then with the time to ask again, where it has no credit.
+#[inline]
+fn wanted(producer: &Producer, local: &Local, state: &mut State) -> Result<u32, Option<Instant>> {
+    let mut wanted = producer.credit_wanted();
+    if wanted == 0 {
+        return Err(None);
+    }
     let has_none = producer.granted == 0;
-    let user = producer.user;
-    if let Some(user) = user {
+    if let Some(user) = producer.user {
         wanted = state.users.allowed(user, producer.granted, wanted, local.now);
         if wanted == 0 {
-            if has_none {
-                local.pace(state.users.look_again_at(user, local.now), peer.key, link);
-            }
-            return;
+            return Err(has_none.then(|| state.users.look_again_at(user, local.now)));
         }
     }
     if let (Some(route), Some(_)) = (&producer.route, &producer.opened)
@@ -575,48 +610,18 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
         let usage = state.use_of(route.queue);
         wanted = usage.limited.allowed(limit, wanted, has_none, usage.granted, local.now);
         if wanted == 0 {
-            if has_none {
-                local.pace(QueueUses::look_again_at(limit, usage.putters, local.now), peer.key, link);
-            }
-            return;
+            return Err(has_none.then(|| QueueUses::look_again_at(limit, usage.putters, local.now)));
         }
     }
-    let Some(route) = producer.route.as_ref().filter(|_| producer.opened.is_some()) else {
-        wanted = state.promise(None, user, wanted);
-        if wanted == 0 {
-            if has_none {
-                local.pace(local.now + BACKLOG_LOOK_AGAIN_AFTER, peer.key, link);
-            }
-            return;
-        }
-        producer.granted += wanted;
-        user.into_iter().for_each(|user| state.users.granted(user, wanted));
-        peer.front.set_credit(link, peer.front.credit(link).saturating_add(wanted));
-        return;
-    };
-    let (queue, waits_when_full) = (route.queue, route.waits_when_full);
-    let granted = state.promise(Some(route), user, wanted);
-    // What fills the queue is this client's own unit of work: it would wait for itself. Its next message is refused.
-    let fills_it = |peer: &Peer| local.units.has_staged(&peer.units, queue);
-    let granted =
-        if granted == 0 && producer.granted == 0 && !peer.units.is_empty() && fills_it(peer) { 1 } else { granted };
-    let Some(Link::Producer(producer)) = peer.links.get_mut(&link) else { return };
-    if granted == 0 {
-        match producer.granted {
-            0 if waits_when_full => local.wait_for_room(queue, peer.key, link, state),
-            // It hears of a full queue by its messages' being refused.
-            0 => local.pace(local.now + BACKLOG_LOOK_AGAIN_AFTER, peer.key, link),
-            _ => {}
-        }
-        return;
-    }
-    producer.promise_again(state);
-    producer.granted += granted;
-    user.into_iter().for_each(|user| state.users.granted(user, granted));
-    let usage = state.use_of(queue);
-    usage.granted = usage.granted.saturating_add(granted);
-    // Deliveries that wait in the front end are counted here still and there no more.
-    peer.front.set_credit(link, peer.front.credit(link).saturating_add(granted));
+    Ok(wanted)
+}
+
+/// Grants a link more credit. Deliveries that wait in the front end are counted in `granted` still, and there no more.
+#[inline]
+fn grant(producer: &mut Producer, front: &mut Front, state: &mut State, link: LinkId, more: u32) {
+    producer.granted += more;
+    producer.user.into_iter().for_each(|user| state.users.granted(user, more));
+    front.set_credit(link, front.credit(link).saturating_add(more));
 }
 
 /// Whether a producer without credit may go on waiting for room there. After a change of definitions its name is looked

@@ -174,7 +174,7 @@ pub(super) fn gets(
             theirs => resumption.take_up(consumer, id, failures, theirs.copied()),
         }
     }
-    for id in consumer.outstanding.clone() {
+    for id in consumer.deliveries.outstanding.clone() {
         consumer.note_returned(peer.user, state, id);
     }
     resumption.unsettled = Some(UnsettledMap(entries));
@@ -191,19 +191,19 @@ impl Resumption {
         theirs: Option<Option<&DeliveryState>>,
     ) {
         match theirs {
-            None => drop(consumer.outstanding.insert(id)),
+            None => drop(consumer.deliveries.outstanding.insert(id)),
             Some(Some(outcome)) if is_final(outcome) => {
-                consumer.outstanding.insert(id);
+                consumer.deliveries.outstanding.insert(id);
                 self.resumed.push(id.0);
                 self.outcomes.push((id.0, outcome.clone()));
             }
             Some(_) => {
-                consumer.resuming.push_back(id);
+                consumer.resumes.first.push_back(id);
                 self.resumed.push(id.0);
             }
         }
         if failures > 0 {
-            consumer.backed_out.insert(id, failures);
+            consumer.deliveries.backed_out.insert(id, failures);
         }
     }
 }
@@ -244,9 +244,8 @@ pub(super) fn suspend(peer: &mut Peer, local: &Local, state: &mut State, link: L
             (resumable, producer.session, Kept::Puts(kept.collect()))
         }
         Some(Link::Consumer(consumer)) => {
-            let Some(resumable) = consumer.resumable.take() else { return };
-            let ids: Vec<MessageId> = consumer.outstanding.drain().chain(consumer.resuming.drain(..)).collect();
-            let messages = ids.into_iter().map(|id| (id, consumer.backed_out.remove(&id).unwrap_or(0))).collect();
+            let Some(resumable) = consumer.resumes.place.take() else { return };
+            let messages = consumer.take_locked();
             let kept = KeptGets { opened: consumer.opened.clone(), route: consumer.route.clone(), messages };
             (resumable, consumer.session, Kept::Gets(kept))
         }

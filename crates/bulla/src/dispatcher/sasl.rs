@@ -31,7 +31,7 @@ pub(crate) fn init(peer: &mut Peer, local: &Local, mechanism: Mechanism, respons
             Ok(mut exchange) => {
                 let users = &local.manager.users;
                 let challenge = exchange.challenge(users.verifier(exchange.user()), users.crypto());
-                peer.sasl = Some(Exchange::Challenged(Box::new(exchange)));
+                peer.sign_in.exchange = Some(Exchange::Challenged(Box::new(exchange)));
                 peer.front.challenge(challenge);
             }
             Err(error) => refuse(peer, local, None, &error),
@@ -41,14 +41,14 @@ pub(crate) fn init(peer: &mut Peer, local: &Local, mechanism: Mechanism, respons
 
 /// A client answers a challenge.
 pub(crate) fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
-    match peer.sasl.take() {
+    match peer.sign_in.exchange.take() {
         Some(Exchange::Challenged(exchange)) => {
             let finish = || exchange.finish(response, local.manager.users.crypto());
             match judge(&local.manager, exchange.user(), ip(peer), finish, |error| *error == ScramError::NotAuthentic) {
                 Ok(Ok(proof)) => {
                     let user = Some(exchange.user().to_owned());
                     let identity = Identity { user, ring: true, ..Identity::default() };
-                    peer.sasl = Some(Exchange::Proved(identity));
+                    peer.sign_in.exchange = Some(Exchange::Proved(identity));
                     peer.front.challenge(proof);
                 }
                 Ok(Err(error)) => refuse(peer, local, Some(exchange.user()), &error),
@@ -97,7 +97,7 @@ fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
 
 /// Has `look` called on another thread when its turn comes; the verdict comes to this dispatcher.
 fn check(peer: &mut Peer, local: &Local, is_known: bool, look: impl FnOnce(&Manager) -> Verdict + Send + 'static) {
-    let applicant = Applicant { address: ip(peer), is_known, connection: Arc::downgrade(&peer.alive) };
+    let applicant = Applicant { address: ip(peer), is_known, connection: Arc::downgrade(&peer.sign_in.alive) };
     let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.key, peer.generation);
     let carried_out = move |turn| {
         let verdict = match turn {
@@ -230,7 +230,7 @@ fn other_user(authorization: &str, user: &str) -> Option<Option<String>> {
 }
 
 fn done(peer: &mut Peer, identity: Identity) {
-    peer.signed_in = identity;
+    peer.sign_in.identity = identity;
     peer.front.signed_in(true);
 }
 
@@ -243,7 +243,7 @@ fn refuse(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display)
 /// section 3.1), and says no more than that.
 fn refuse_token(peer: &mut Peer, local: &Local, why: &dyn Display, status: &str) {
     tell(peer, local, None, why);
-    peer.sasl = Some(Exchange::Refused);
+    peer.sign_in.exchange = Some(Exchange::Refused);
     peer.front.challenge(Bytes::from(format!("{{\"status\":\"{status}\"}}")));
 }
 

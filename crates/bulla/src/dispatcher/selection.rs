@@ -192,6 +192,15 @@ impl Selection {
         }
     }
 
+    /// Looks again at what was passed over for a group's sake, where groups are free since.
+    fn look_at_freed_groups(&mut self, state: &mut State) {
+        let freed = state.use_of(self.queue).groups.freed();
+        if freed != self.freed {
+            state.store.unwatch(self.queue);
+            (self.cursor, self.freed) = (state.store.watch(self.queue), freed);
+        }
+    }
+
     /// The next message that the consumer wants, locked unless it browses. Hot path: an id is looked up, anything else
     /// is one evaluation a message that came since the last time.
     pub(crate) fn next(
@@ -208,12 +217,7 @@ impl Selection {
         let mut budget = LOOKS_PER_CONSUMER.min(looks.left);
         let share = budget;
         if self.group_owner.is_some() {
-            let freed = state.use_of(self.queue).groups.freed();
-            if freed != self.freed {
-                // What was passed over for a group's sake is looked at again.
-                state.store.unwatch(self.queue);
-                (self.cursor, self.freed) = (state.store.watch(self.queue), freed);
-            }
+            self.look_at_freed_groups(state);
         }
         let Self { selector, group_owner, taken, scratch, cursor, queue, browse, by_cursor, .. } = self;
         let State { store, uses, .. } = state;

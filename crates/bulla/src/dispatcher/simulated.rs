@@ -20,7 +20,7 @@ impl Dispatcher {
             let Socket::Pipe(pipe) = &peer.transport.socket else { continue };
             let (readable, writable) = pipe.is_ready();
             let is_new = readable && !peer.transport.readable || writable && !peer.transport.writable;
-            if is_new && peer.broken.is_none() {
+            if is_new && peer.ended.broken.is_none() {
                 peer.transport.readable |= readable;
                 peer.transport.writable |= writable;
                 list(&mut self.core.peers, &mut self.active, key);

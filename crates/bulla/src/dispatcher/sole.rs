@@ -10,7 +10,7 @@ use crate::sole_connection::{self, Answer, Wish};
 /// Answers a client's open, unless it was closed. A client that wants to be the only connection of its container is
 /// refused, or waits until the other one is gone, where there is one.
 pub(crate) fn answer_open(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let wish = peer.opened.as_deref().map_or(Ok(None), |open| Wish::of(open, peer.signed_in.user.as_deref()));
+    let wish = peer.opened.as_deref().map_or(Ok(None), |open| Wish::of(open, peer.sign_in.identity.user.as_deref()));
     let wish = match wish {
         Ok(Some(wish)) => wish,
         Ok(None) => return peer.front.accept_open(Vec::new(), Vec::new()),

@@ -227,9 +227,9 @@ fn return_delivery(peer: &mut Peer, local: &mut Local, state: &mut State, get: S
     let failures = failures.saturating_add(1);
     match peer.links.get_mut(&link) {
         Some(Link::Consumer(consumer)) if !settled => {
-            consumer.outstanding.insert(id);
+            consumer.deliveries.outstanding.insert(id);
             consumer.note_returned(peer.user, state, id);
-            consumer.backed_out.insert(id, failures);
+            consumer.deliveries.backed_out.insert(id, failures);
         }
         _ => {
             returns::give_back(&from, local.wall_ms, state, id, failures);
@@ -356,13 +356,12 @@ pub(crate) fn retire(peer: &mut Peer, local: &mut Local, state: &mut State, txn_
     let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) else {
         return outcome_lost(peer, local, txn_id);
     };
-    if !consumer.outstanding.remove(&id) {
+    let Some(failures) = consumer.deliveries.take(id) else {
         again(peer, local, state, link, id, Some((unit_id, outcome)), settled);
         return;
-    }
-    let failures = consumer.backed_out.remove(&id).unwrap_or(0);
+    };
     let has_room = consumer.note_settled(peer.user, local, state, id);
-    let (from, many) = (consumer.route.clone(), consumer.outstanding.len() >= OUTSTANDING_MANY);
+    let (from, many) = (consumer.route.clone(), consumer.deliveries.outstanding.len() >= OUTSTANDING_MANY);
     if many {
         local.serve(from.queue);
     }
@@ -431,8 +430,8 @@ pub(crate) fn acquires(peer: &mut Peer, local: &mut Local, state: &mut State, li
     match (peer.links.get_mut(&link), unit) {
         (None, _) => {}
         (Some(Link::Consumer(consumer)), None) => consumer.acquires = None,
-        (Some(Link::Consumer(consumer)), Some(Some(unit))) if !consumer.browse => consumer.acquires = Some(unit),
-        (Some(Link::Consumer(consumer)), Some(None)) if !consumer.browse => {
+        (Some(Link::Consumer(consumer)), Some(Some(unit))) if !consumer.browses() => consumer.acquires = Some(unit),
+        (Some(Link::Consumer(consumer)), Some(None)) if !consumer.browses() => {
             ending::detach_with(peer, local, state, link, unknown());
         }
         (Some(Link::Sending(_)), _) => peer.end("the partner wants a channel's messages in a unit of work"),

@@ -202,9 +202,9 @@ pub(crate) fn request(
 
 /// How a partner has proved who it is: by its certificate, or by a strong sign-in. Empty for neither.
 pub(in crate::channel) fn proof(peer: &Peer, subject: &str, issuer: &str) -> String {
-    let said = match &peer.signed_in.user {
+    let said = match &peer.sign_in.identity.user {
         _ if peer.transport.socket.verified_certificate() => format!("certificate {subject} of {issuer}"),
-        Some(user) if peer.signed_in.ring => format!("user {user}"),
+        Some(user) if peer.sign_in.identity.ring => format!("user {user}"),
         _ => String::new(),
     };
     if said.len() <= PROOF_BYTES_MAX {

@@ -25,7 +25,7 @@ pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Loc
     if !mine || peer.links.values().any(same) {
         return;
     }
-    let broken = peer.broken.as_ref().filter(|_| !peer.front.is_closed());
+    let broken = peer.ended.broken.as_ref().filter(|_| !peer.front.is_closed());
     let ended_here = matches!(receiving.phase, Phase::Ended(_));
     let reason = match receiving.phase {
         Phase::Ended(why) => Some(why),

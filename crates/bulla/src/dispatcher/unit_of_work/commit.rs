@@ -178,7 +178,7 @@ impl<'a> Prepared<'a> {
         for get in self.kept {
             // The client has it now, as any other delivery.
             match peer.links.get_mut(&get.link) {
-                Some(Link::Consumer(consumer)) => drop(consumer.outstanding.insert(get.id)),
+                Some(Link::Consumer(consumer)) => drop(consumer.deliveries.outstanding.insert(get.id)),
                 _ => {
                     returns::give_back(&get.from, local.wall_ms, state, get.id, 0);
                     local.freed(get.from.queue, state);
