@@ -170,7 +170,7 @@ fn by_keyword() -> BTreeMap<&'static str, Vec<(&'static Attribute, Vec<&'static 
     for command in table::commands() {
         for attribute in command.options.iter().chain(command.attributes) {
             let uses = known.entry(attribute.keyword).or_default();
-            match uses.iter_mut().find(|(used, _)| std::ptr::eq(*used, *attribute)) {
+            match uses.iter_mut().find(|(used, _)| used == attribute) {
                 Some((_, commands)) => commands.push(command),
                 None => uses.push((attribute, vec![command])),
             }

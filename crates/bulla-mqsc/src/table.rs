@@ -228,7 +228,7 @@ pub enum NameUse {
 }
 
 /// A word with its values.
-#[derive(Debug)]
+#[derive(Debug, Eq, PartialEq)]
 pub struct Attribute {
     /// The attribute, for the code that carries it out.
     pub key: Key,
@@ -263,7 +263,7 @@ impl Attribute {
 }
 
 /// What an attribute takes.
-#[derive(Debug)]
+#[derive(Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A whole number, both ends included.
     Number {

@@ -20,9 +20,9 @@ const QUEUE: &str = "QUEUE";
 const TOPIC: &str = "TOPIC";
 
 pub(super) static ADDRESS_MAP: ObjectNoun<MappedTo> =
-    ObjectNoun { word: WORD, short: &[], many: "address maps", place: 15, fields: &[&FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "address maps", place: 15, fields: &[FIELDS], commands: &COMMANDS };
 
-static FIELDS: [Field<MappedTo>; 2] = [
+static FIELDS: &[Field<MappedTo>] = &[
     Field::new(
         QUEUE,
         Kind::Text { chars_max: NAME_CHARS_MAX },
@@ -41,7 +41,7 @@ static FIELDS: [Field<MappedTo>; 2] = [
     ),
 ];
 
-static ATTRIBUTES: [&Attribute; 2] = attributes(&FIELDS);
+static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
 
 /// What SET ADDRMAP does with the entry.
 static ACTION: Attribute = attribute(
@@ -58,7 +58,7 @@ static COMMANDS: [Command; 2] = [
         Act::Defines(Defining::Set(Sort::AddressMap)),
         NameUse::Addresses,
         &[&ACTION],
-        &ATTRIBUTES,
+        ATTRIBUTES,
         Said {
             summary: "Say what an address stands for that clients name: a queue or a topic. A * in it is for any \
              characters, and a * in the name for the same ones. The address itself comes before patterns, the longest \
@@ -76,7 +76,7 @@ static COMMANDS: [Command; 2] = [
         Act::Does(Doing::Display(Sort::AddressMap)),
         NameUse::Addresses,
         DISPLAY_OPTIONS,
-        &ATTRIBUTES,
+        ATTRIBUTES,
         Said {
             summary: "Show what clients' addresses stand for; a * at the end is for all that begin so.",
             examples: &["DISPLAY ADDRMAP('*')", "DIS ADDRMAP('*') WHERE(QUEUE EQ 'TEST.QUEUE')"],

@@ -13,9 +13,9 @@ use bulla_catalog::authority::{ADMINISTRATOR_NAMES_MAX, ADMINISTRATORS_MAX, Admi
 const WORD: &str = "ADMIN";
 
 pub(super) static ADMINISTRATORS: ObjectNoun<Administrators> =
-    ObjectNoun { word: WORD, short: &[], many: "ADMIN objects", place: 12, fields: &[&FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "ADMIN objects", place: 12, fields: &[FIELDS], commands: &COMMANDS };
 
-static FIELDS: [Field<Administrators>; 4] = [
+static FIELDS: &[Field<Administrators>] = &[
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),
     Field::new(
         "OSUSER",
@@ -46,14 +46,14 @@ static FIELDS: [Field<Administrators>; 4] = [
     ),
 ];
 
-static ATTRIBUTES: [&Attribute; 4] = attributes(&FIELDS);
+static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
 
 static COMMANDS: [Command; 4] = commands(
     Sort::Administrators,
     "administrators",
     WORD,
-    &ATTRIBUTES,
-    &ATTRIBUTES,
+    ATTRIBUTES,
+    ATTRIBUTES,
     [
         Said {
             summary: "Let users and groups of the operating system administer over the second admin socket (bulla \

@@ -13,7 +13,7 @@ use bulla_catalog::{AliasQueue, Definitions, Sort};
 const WORD: &str = "QALIAS";
 
 pub(super) static ALIAS: ObjectNoun<AliasQueue> =
-    ObjectNoun { word: WORD, short: &["QA"], many: MANY, place: 2, fields: &[&FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &["QA"], many: MANY, place: 2, fields: &[FIELDS], commands: &COMMANDS };
 
 static TARGET: Attribute = Attribute {
     key: Key::Own("TARGET"),
@@ -25,23 +25,23 @@ static TARGET: Attribute = Attribute {
     since: V1,
 };
 
-static FIELDS: [Field<AliasQueue>; 4] = [
+static FIELDS: &[Field<AliasQueue>] = &[
     Field::shared(&TARGET, |of| Cell::word(&of.target), |of, value| of.target = value.text()),
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),
     Field::shared(&GET, |of| enabled(of.get_enabled), |of, value| of.get_enabled = value.word() == "ENABLED"),
     Field::shared(&PUT, |of| enabled(of.put_enabled), |of, value| of.put_enabled = value.word() == "ENABLED"),
 ];
 
-pub(super) const DEFINED: [&Attribute; 4] = attributes(&FIELDS);
-static ATTRIBUTES: [&Attribute; 4] = DEFINED;
-static DISPLAYED: [&Attribute; 5] = joined(&[&[&TYPE], &DEFINED]);
+pub(super) const DEFINED: &[&Attribute] = attributes!(FIELDS);
+static ATTRIBUTES: &[&Attribute] = DEFINED;
+static DISPLAYED: &[&Attribute] = joined![&[&TYPE], DEFINED];
 
 static COMMANDS: [Command; 4] = commands(
     Sort::Alias,
     "queue",
     WORD,
-    &ATTRIBUTES,
-    &DISPLAYED,
+    ATTRIBUTES,
+    DISPLAYED,
     [
         Said {
             summary: "Create another name for a local or remote queue. A policy goes by the name that is opened: an \

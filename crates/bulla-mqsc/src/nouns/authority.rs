@@ -94,7 +94,7 @@ static RECORD: [&Attribute; 6] = [&PROFILE, &OBJTYPE, &PRINCIPAL, &GROUP, &AUTHA
 /// DELETE AUTHREC: which record.
 static RECORD_KEY: [&Attribute; 4] = [&PROFILE, &OBJTYPE, &PRINCIPAL, &GROUP];
 /// DISPLAY AUTHREC: what steers it.
-static RECORD_OPTIONS: [&Attribute; 7] = joined(&[&RECORD_KEY, &[&MATCH], DISPLAY_OPTIONS]);
+static RECORD_OPTIONS: &[&Attribute] = joined![&RECORD_KEY, &[&MATCH], DISPLAY_OPTIONS];
 /// DISPLAY AUTHREC: what it shows beside profile and type.
 static RECORD_SHOWN: [&Attribute; 3] = [&ENTITY, &ENTTYPE, &AUTHLIST];
 
@@ -131,7 +131,7 @@ pub(crate) static COMMANDS: [Command; 3] = [
         ("DISPLAY", WORD, OBJECT),
         Act::Does(Doing::DisplayAuthority),
         NameUse::None,
-        &RECORD_OPTIONS,
+        RECORD_OPTIONS,
         &RECORD_SHOWN,
         Said {
             summary: "Show authority records: all, or those of a profile, a type of object, a user or a group.",

@@ -54,7 +54,7 @@ const KINDS: [ChannelKind; 4] =
     [ChannelKind::Sender, ChannelKind::Receiver, ChannelKind::Server, ChannelKind::Requester];
 
 pub(super) static CHANNEL: ObjectNoun<ChannelDefinition> =
-    ObjectNoun { word: WORD, short: &["CHL"], many: "channels", place: 10, fields: &[&FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &["CHL"], many: "channels", place: 10, fields: &[FIELDS], commands: &COMMANDS };
 
 static TARGET: Attribute = Attribute {
     key: Key::Own("TARGET"),
@@ -66,7 +66,7 @@ static TARGET: Attribute = Attribute {
     since: V1,
 };
 
-static FIELDS: [Field<ChannelDefinition>; 30] = [
+static FIELDS: &[Field<ChannelDefinition>] = &[
     Field::new(
         "CHLTYPE",
         words(&["SDR", "RCVR", "SVR", "RQSTR"]),
@@ -309,15 +309,15 @@ static FIELDS: [Field<ChannelDefinition>; 30] = [
     Field::shared(&TARGET, |of| blank(of.target.as_deref()), |of, value| of.target = unless_blank(&value.text())),
 ];
 
-static ATTRIBUTES: [&Attribute; 30] = attributes(&FIELDS);
+static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
 
 static COMMANDS: [Command; 9] = {
     let [define, alter, delete, display] = commands(
         Sort::Channel,
         "channel",
         WORD,
-        &ATTRIBUTES,
-        &ATTRIBUTES,
+        ATTRIBUTES,
+        ATTRIBUTES,
         [
             Said {
                 summary: "Create a channel. Its name, up to 20 characters, is the same at both ends. It is not \

@@ -54,7 +54,7 @@ struct Known {
 }
 
 /// What a rule is known by beside its channel.
-static KNOWN_BY: [Field<Known>; 5] = [
+static KNOWN_BY: &[Field<Known>] = &[
     Field::new(
         TYPE,
         words(&["ADDRESSMAP", "USERMAP", "SSLPEERMAP", "BLOCKUSER", "BLOCKADDR"]),
@@ -101,7 +101,7 @@ static KNOWN_BY: [Field<Known>; 5] = [
 ];
 
 /// What a rule says.
-static SAYS: [Field<Known>; 7] = [
+static SAYS: &[Field<Known>] = &[
     Field::shared(&DESCR, |of| Cell::word(&of.rule.description), |of, value| of.rule.description = value.text()),
     Field::new(
         ADDRLIST,
@@ -164,13 +164,13 @@ static SAYS: [Field<Known>; 7] = [
     ),
 ];
 
-static OF_KEY: [&Attribute; 5] = attributes(&KNOWN_BY);
+static OF_KEY: &[&Attribute] = attributes!(KNOWN_BY);
 /// DISPLAY: what it shows beside what a rule is known by.
-static SHOWN: [&Attribute; 7] = attributes(&SAYS);
-static ATTRIBUTES: [&Attribute; 12] =
-    joined(&[OF_KEY.split_at(1).0, SHOWN.split_at(1).0, OF_KEY.split_at(1).1, SHOWN.split_at(1).1]);
+static SHOWN: &[&Attribute] = attributes!(SAYS);
+static ATTRIBUTES: &[&Attribute] =
+    joined![OF_KEY.split_at(1).0, SHOWN.split_at(1).0, OF_KEY.split_at(1).1, SHOWN.split_at(1).1];
 /// DISPLAY: what steers it.
-static OPTIONS: [&Attribute; 8] = joined(&[OF_KEY.split_at(1).0, &[&MATCH], OF_KEY.split_at(1).1, DISPLAY_OPTIONS]);
+static OPTIONS: &[&Attribute] = joined![OF_KEY.split_at(1).0, &[&MATCH], OF_KEY.split_at(1).1, DISPLAY_OPTIONS];
 
 /// What SET CHLAUTH does with the rule.
 static ACTION: Attribute = attribute(
@@ -197,7 +197,7 @@ pub(crate) static COMMANDS: [Command; 2] = [
         Act::Defines(Defining::SetChannelRule),
         NameUse::Channels,
         &[&ACTION],
-        &ATTRIBUTES,
+        ATTRIBUTES,
         Said {
             summary: "Say which addresses, users and certificates may use a channel, and as which user. Of the rules \
              that match, the most specific one decides: by the channel's name, then certificate before user before \
@@ -217,8 +217,8 @@ pub(crate) static COMMANDS: [Command; 2] = [
         ("DISPLAY", WORD, OBJECT),
         Act::Does(Doing::DisplayChannelRule),
         NameUse::Channels,
-        &OPTIONS,
-        &SHOWN,
+        OPTIONS,
+        SHOWN,
         Said {
             summary: "Show the rules for connections, or, with MATCH(RUNCHECK), those that would apply to a partner.",
             examples: &[
@@ -283,7 +283,7 @@ impl Known {
     fn take_over(&mut self, statement: &Statement) {
         for setting in &statement.settings {
             let key = setting.attribute.key;
-            if let Some(row) = KNOWN_BY.iter().chain(&SAYS).find(|row| row.attribute().key == key) {
+            if let Some(row) = KNOWN_BY.iter().chain(SAYS).find(|row| row.attribute().key == key) {
                 (row.set)(self, &setting.value);
             }
         }
@@ -308,7 +308,7 @@ impl Known {
 
     /// An attribute as SET CHLAUTH takes it.
     fn cell(&self, key: Key) -> Option<Cell> {
-        let row = KNOWN_BY.iter().chain(&SAYS).find(|row| row.attribute().key == key)?;
+        let row = KNOWN_BY.iter().chain(SAYS).find(|row| row.attribute().key == key)?;
         self.has(row.attribute().keyword).then(|| (row.get)(self))
     }
 }

@@ -28,9 +28,9 @@ const WORD: &str = "DEVICE";
 const OBJECT: &str = "device";
 
 pub(crate) static DEVICE: ObjectNoun<DeviceDefinition> =
-    ObjectNoun { word: WORD, short: &["DEV"], many: "devices", place: 9, fields: &[&FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &["DEV"], many: "devices", place: 9, fields: &[FIELDS], commands: &COMMANDS };
 
-static FIELDS: [Field<DeviceDefinition>; 11] = [
+static FIELDS: &[Field<DeviceDefinition>] = &[
     // Taken over before the others, which depend on it.
     Field::shared(&DEVICE_TYPE, |of| Cell::Text(of.kind().to_string()), |_, _| {}),
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),
@@ -116,19 +116,19 @@ static FIELDS: [Field<DeviceDefinition>; 11] = [
     ),
 ];
 
-static ATTRIBUTES: [&Attribute; 11] = attributes(&FIELDS);
+static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
 /// DISPLAY: what a generic name shows.
 static NAMES: [&Attribute; 2] = [&DEVICE_TYPE, &DEVICE_STATE];
-static DISPLAYED: [&Attribute; 18] =
-    joined(&[&NAMES, &[&REASON], ATTRIBUTES.split_at(1).1, &[&WAITING, &INSERV, &UTIL, &JOBS, &ERRORS]]);
+static DISPLAYED: &[&Attribute] =
+    joined![&NAMES, &[&REASON], ATTRIBUTES.split_at(1).1, &[&WAITING, &INSERV, &UTIL, &JOBS, &ERRORS]];
 
 static COMMANDS: [Command; 6] = {
     let [define, alter, delete, display] = commands(
         Sort::Device,
         OBJECT,
         WORD,
-        &ATTRIBUTES,
-        &DISPLAYED,
+        ATTRIBUTES,
+        DISPLAYED,
         [
             Said {
                 summary: "Create a crypto device. It works once it is started, or at the next start of the queue \

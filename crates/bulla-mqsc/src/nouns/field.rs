@@ -54,10 +54,8 @@ impl<T> Field<T> {
     }
 }
 
-/// The words of all fields, for the table.
-pub(crate) const fn attributes<T, const COUNT: usize>(
-    fields: &'static [Field<T>; COUNT],
-) -> [&'static Attribute; COUNT] {
+/// The words of all fields, for the table: `attributes!` says how many.
+pub(crate) const fn words_of<T, const COUNT: usize>(fields: &'static [Field<T>]) -> [&'static Attribute; COUNT] {
     let mut all = [fields[0].attribute(); COUNT];
     let mut at = 0;
     while at < COUNT {
@@ -67,8 +65,8 @@ pub(crate) const fn attributes<T, const COUNT: usize>(
     all
 }
 
-/// Lists of attributes as one, which has room for them exactly.
-pub(crate) const fn joined<const COUNT: usize>(lists: &[&[&'static Attribute]]) -> [&'static Attribute; COUNT] {
+/// Lists of attributes as one: `joined!` says how many there are.
+pub(crate) const fn one_list<const COUNT: usize>(lists: &[&[&'static Attribute]]) -> [&'static Attribute; COUNT] {
     let mut all = [lists[0][0]; COUNT];
     let (mut filled, mut list) = (0, 0);
     while list < lists.len() {
@@ -80,6 +78,35 @@ pub(crate) const fn joined<const COUNT: usize>(lists: &[&[&'static Attribute]]) 
         }
         list += 1;
     }
-    assert!(filled == COUNT, "the list has another length");
     all
 }
+
+/// How many attributes all lists have together.
+pub(crate) const fn count(lists: &[&[&'static Attribute]]) -> usize {
+    let (mut sum, mut list) = (0, 0);
+    while list < lists.len() {
+        sum += lists[list].len();
+        list += 1;
+    }
+    sum
+}
+
+/// The words of all fields, as a list for the table.
+macro_rules! attributes {
+    ($fields:expr) => {{
+        const ALL: [&$crate::table::Attribute; $fields.len()] = $crate::nouns::field::words_of($fields);
+        &ALL
+    }};
+}
+
+/// Lists of attributes as one list.
+macro_rules! joined {
+    ($($list:expr),+ $(,)?) => {{
+        const LISTS: &[&[&$crate::table::Attribute]] = &[$($list),+];
+        const ALL: [&$crate::table::Attribute; $crate::nouns::field::count(LISTS)] =
+            $crate::nouns::field::one_list(LISTS);
+        &ALL
+    }};
+}
+
+pub(crate) use {attributes, joined};

@@ -16,9 +16,9 @@ const _: () = assert!(MEMBERS_MAX * (USER_NAME_BYTES_MAX + 4) < COMMAND_BYTES_MA
 const WORD: &str = "GROUP";
 
 pub(super) static GROUP: ObjectNoun<Group> =
-    ObjectNoun { word: WORD, short: &[], many: "groups", place: 11, fields: &[&FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "groups", place: 11, fields: &[FIELDS], commands: &COMMANDS };
 
-static FIELDS: [Field<Group>; 2] = [
+static FIELDS: &[Field<Group>] = &[
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),
     Field::new(
         "MEMBERS",
@@ -30,14 +30,14 @@ static FIELDS: [Field<Group>; 2] = [
     ),
 ];
 
-static ATTRIBUTES: [&Attribute; 2] = attributes(&FIELDS);
+static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
 
 static COMMANDS: [Command; 4] = commands(
     Sort::Group,
     "group",
     WORD,
-    &ATTRIBUTES,
-    &ATTRIBUTES,
+    ATTRIBUTES,
+    ATTRIBUTES,
     [
         Said {
             summary: "Create a group of users, who share the rights of its authority records.",

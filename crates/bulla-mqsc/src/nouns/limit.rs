@@ -28,7 +28,7 @@ const _: () = assert!(KEPT_OBJECTS_DEFAULT == 1_000 && TEMPORARY_DEFAULT == 1_00
 const _: () = assert!(CONNECTIONS_DEFAULT == 5_000 && LINKS_DEFAULT == 20_000, "the texts say the numbers");
 
 pub(super) static LIMIT: ObjectNoun<Limit> =
-    ObjectNoun { word: WORD, short: &[], many: "limits of users", place: 16, fields: &[&FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "limits of users", place: 16, fields: &[FIELDS], commands: &COMMANDS };
 
 impl Rules for Limit {
     const MAX: usize = LIMITS_MAX;
@@ -48,7 +48,7 @@ impl Rules for Limit {
     }
 }
 
-static FIELDS: [Field<Limit>; 9] = [
+static FIELDS: &[Field<Limit>] = &[
     Field::new(
         "MAXCONNS",
         Kind::Number { min: 0, max: COUNT_MAX },
@@ -131,10 +131,10 @@ static FIELDS: [Field<Limit>; 9] = [
     ),
 ];
 
-static ATTRIBUTES: [&Attribute; 9] = attributes(&FIELDS);
+static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
 
 /// What DISPLAY LIMITSTATUS shows.
-static STATUS: [Field<UserStatus>; 12] = [
+static STATUS: &[Field<UserStatus>] = &[
     Field::shown("LIMIT", "The limit that holds for the user; empty for none.", |of| Cell::Text(of.pattern.clone())),
     Field::shown("CURCONNS", "Connections of the user.", |of| Cell::Number(of.connections.into())),
     Field::shown("CURHANDS", "Links on them that put, get, browse or coordinate.", |of| Cell::Number(of.links.into())),
@@ -169,7 +169,7 @@ static STATUS: [Field<UserStatus>; 12] = [
     }),
 ];
 
-static STATUS_ATTRIBUTES: [&Attribute; 12] = attributes(&STATUS);
+static STATUS_ATTRIBUTES: &[&Attribute] = attributes!(STATUS);
 
 static COMMANDS: [Command; 4] = [
     verb(
@@ -177,7 +177,7 @@ static COMMANDS: [Command; 4] = [
         Act::Defines(Defining::Set(Sort::Limit)),
         NameUse::Users,
         &[],
-        &ATTRIBUTES,
+        ATTRIBUTES,
         Said {
             summary: "Limit what one user may have at once. The name may end in *: then the limit is each one's whose \
              name begins so. The name itself comes before the longest beginning. What is not given stays.",
@@ -203,7 +203,7 @@ static COMMANDS: [Command; 4] = [
         Act::Does(Doing::Display(Sort::Limit)),
         NameUse::Users,
         DISPLAY_OPTIONS,
-        &ATTRIBUTES,
+        ATTRIBUTES,
         Said {
             summary: "Show limits of users.",
             examples: &["DISPLAY LIMIT('*')", "DIS LIMIT('*') WHERE(MSGRATE GT 0)"],
@@ -214,7 +214,7 @@ static COMMANDS: [Command; 4] = [
         Act::Does(Doing::DisplayLimitStatus),
         NameUse::Users,
         DISPLAY_OPTIONS,
-        &STATUS_ATTRIBUTES,
+        STATUS_ATTRIBUTES,
         Said {
             summary: "Show users that are connected, what they have, and which limit holds for them.",
             examples: &["DISPLAY LIMITSTATUS('*')", "DIS LIMS('*') WHERE(HELDBACK GT 0)"],

@@ -34,7 +34,7 @@ pub(super) static LOCAL: ObjectNoun<LocalQueue> = ObjectNoun {
     short: &["QL"],
     many: MANY,
     place: 1,
-    fields: &[&MESSAGES, &USE, &BACKING_OUT, &DEPTHS_AND_LIMITS, &ORIGIN_AND_TRIGGER],
+    fields: &[MESSAGES, USE, BACKING_OUT, DEPTHS_AND_LIMITS, ORIGIN_AND_TRIGGER],
     commands: &COMMANDS,
 };
 
@@ -55,7 +55,7 @@ static PURGE: Attribute = attribute(
 );
 
 /// What messages the queue takes, and how it gives them.
-static MESSAGES: [Field<LocalQueue>; 9] = [
+static MESSAGES: &[Field<LocalQueue>] = &[
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),
     Field::new(
         "MAXDEPTH",
@@ -116,7 +116,7 @@ static MESSAGES: [Field<LocalQueue>; 9] = [
 ];
 
 /// What the queue is for.
-static USE: [Field<LocalQueue>; 3] = [
+static USE: &[Field<LocalQueue>] = &[
     Field::new(
         "USAGE",
         words(&["NORMAL", "XMITQ"]),
@@ -152,7 +152,7 @@ static USE: [Field<LocalQueue>; 3] = [
 ];
 
 /// What becomes of messages that are backed out. DISPLAY QUEUE does not show it.
-static BACKING_OUT: [Field<LocalQueue>; 4] = [
+static BACKING_OUT: &[Field<LocalQueue>] = &[
     Field::new(
         "BOTHRESH",
         Kind::Number { min: 0, max: BACKOUT_THRESHOLD_MAX },
@@ -196,7 +196,7 @@ static BACKING_OUT: [Field<LocalQueue>; 4] = [
 ];
 
 /// When it is deep, who gets from it with whom, and how much there may be at once.
-static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
+static DEPTHS_AND_LIMITS: &[Field<LocalQueue>] = &[
     Field::new(
         "QDEPTHHI",
         Kind::Number { min: 0, max: 100 },
@@ -304,7 +304,7 @@ static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
 ];
 
 /// How it came to be, and what a message on it starts.
-static ORIGIN_AND_TRIGGER: [Field<LocalQueue>; 7] = [
+static ORIGIN_AND_TRIGGER: &[Field<LocalQueue>] = &[
     Field::shared(
         &DEFTYPE,
         |of| Cell::word(if of.dynamic { "PERMDYN" } else { "PREDEFINED" }),
@@ -376,25 +376,23 @@ static ORIGIN_AND_TRIGGER: [Field<LocalQueue>; 7] = [
     ),
 ];
 
-type Attributes<const COUNT: usize> = [&'static Attribute; COUNT];
+pub(super) const OF_MESSAGES: &[&Attribute] = attributes!(MESSAGES);
+pub(super) const OF_USE: &[&Attribute] = attributes!(USE);
+const OF_BACKING_OUT: &[&Attribute] = attributes!(BACKING_OUT);
+pub(super) const OF_DEPTHS_AND_LIMITS: &[&Attribute] = attributes!(DEPTHS_AND_LIMITS);
+pub(super) const OF_ORIGIN_AND_TRIGGER: &[&Attribute] = attributes!(ORIGIN_AND_TRIGGER);
 
-pub(super) const OF_MESSAGES: Attributes<9> = attributes(&MESSAGES);
-pub(super) const OF_USE: Attributes<3> = attributes(&USE);
-const OF_BACKING_OUT: Attributes<4> = attributes(&BACKING_OUT);
-pub(super) const OF_DEPTHS_AND_LIMITS: Attributes<12> = attributes(&DEPTHS_AND_LIMITS);
-pub(super) const OF_ORIGIN_AND_TRIGGER: Attributes<7> = attributes(&ORIGIN_AND_TRIGGER);
-
-static DEFINED: Attributes<35> =
-    joined(&[&OF_MESSAGES, &OF_USE, &OF_BACKING_OUT, &OF_DEPTHS_AND_LIMITS, &OF_ORIGIN_AND_TRIGGER]);
-static DISPLAYED: Attributes<37> = joined(&[&[&TYPE, &DESCR, &CURDEPTH], DEFINED.split_at(1).1]);
+static DEFINED: &[&Attribute] =
+    joined![OF_MESSAGES, OF_USE, OF_BACKING_OUT, OF_DEPTHS_AND_LIMITS, OF_ORIGIN_AND_TRIGGER];
+static DISPLAYED: &[&Attribute] = joined![&[&TYPE, &DESCR, &CURDEPTH], DEFINED.split_at(1).1];
 
 static COMMANDS: [Command; 7] = {
     let [define, alter, delete, display] = commands(
         Sort::Local,
         "queue",
         WORD,
-        &DEFINED,
-        &DISPLAYED,
+        DEFINED,
+        DISPLAYED,
         [
             Said {
                 summary: "Create a local queue.",

@@ -13,7 +13,7 @@ use bulla_catalog::{Definitions, ModelQueue, Sort};
 const WORD: &str = "QMODEL";
 
 pub(super) static MODEL: ObjectNoun<ModelQueue> =
-    ObjectNoun { word: WORD, short: &["QM"], many: MANY, place: 4, fields: &[&FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &["QM"], many: MANY, place: 4, fields: &[FIELDS], commands: &COMMANDS };
 
 static DEFTYPE: Attribute = attribute(
     Key::DefinitionType,
@@ -25,21 +25,21 @@ static DEFTYPE: Attribute = attribute(
 );
 
 /// The one of its own; the others are the queue's.
-static FIELDS: [Field<ModelQueue>; 1] = [Field::shared(
+static FIELDS: &[Field<ModelQueue>] = &[Field::shared(
     &DEFTYPE,
     |of| Cell::word(if of.permanent { "PERMDYN" } else { "TEMPDYN" }),
     |of, value| of.permanent = value.word() == "PERMDYN",
 )];
 
-static DEFINED: [&Attribute; 22] = joined(&[&[&DEFTYPE], &OF_MESSAGES, &OF_DEPTHS_AND_LIMITS]);
-static DISPLAYED: [&Attribute; 23] = joined(&[&[&TYPE], &DEFINED]);
+static DEFINED: &[&Attribute] = joined![&[&DEFTYPE], OF_MESSAGES, OF_DEPTHS_AND_LIMITS];
+static DISPLAYED: &[&Attribute] = joined![&[&TYPE], DEFINED];
 
 static COMMANDS: [Command; 4] = commands(
     Sort::Model,
     "queue",
     WORD,
-    &DEFINED,
-    &DISPLAYED,
+    DEFINED,
+    DISPLAYED,
     [
         Said {
             summary: "Create a model: what the queues are like that are made for links which ask for a queue of their \

@@ -29,10 +29,10 @@ const BROKEN_DIGEST: &str = "its collisions are practical: a signature over it p
 const SHORT_BLOCK: &str = "its 64-bit blocks leak payload after a few gigabytes and its key is too short";
 
 pub(super) static POLICY: ObjectNoun<Arc<Policy>> =
-    ObjectNoun { word: WORD, short: &[], many: "policies", place: 8, fields: &[&SHOWN, &FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "policies", place: 8, fields: &[SHOWN, FIELDS], commands: &COMMANDS };
 
 /// What only DISPLAY has.
-static SHOWN: [Field<Arc<Policy>>; 1] = [Field::shown(
+static SHOWN: &[Field<Arc<Policy>>] = &[Field::shown(
     "QUALITY",
     "What it comes to: NONE, INTEGRITY, PRIVACY or CONFIDENTIALITY; UNBOUND is added where a cipher alone proves \
      nothing.",
@@ -50,7 +50,7 @@ static SIGNER: Attribute = Attribute {
     since: V1,
 };
 
-static FIELDS: [Field<Arc<Policy>>; 14] = [
+static FIELDS: &[Field<Arc<Policy>>] = &[
     Field::new(
         "SIGNALG",
         Kind::Word {
@@ -186,9 +186,9 @@ static FIELDS: [Field<Arc<Policy>>; 14] = [
     ),
 ];
 
-static OF_QUALITY: [&Attribute; 1] = attributes(&SHOWN);
-static ATTRIBUTES: [&Attribute; 14] = attributes(&FIELDS);
-static DISPLAYED: [&Attribute; 15] = joined(&[&OF_QUALITY, &ATTRIBUTES]);
+static OF_QUALITY: &[&Attribute] = attributes!(SHOWN);
+static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
+static DISPLAYED: &[&Attribute] = joined![OF_QUALITY, ATTRIBUTES];
 
 static ACTION: Attribute = attribute(
     Key::Action,
@@ -213,7 +213,7 @@ static COMMANDS: [Command; 4] = [
         Act::Defines(Defining::Set(Sort::Policy)),
         NameUse::One,
         &[&ACTION],
-        &ATTRIBUTES,
+        ATTRIBUTES,
         Said {
             summary: "Set the policy of the queue or alias of that name: how messages put by that name are sealed, and \
              what is taken for sealed when they are got.",
@@ -230,7 +230,7 @@ static COMMANDS: [Command; 4] = [
         Act::Does(Doing::CheckPolicy),
         NameUse::One,
         &[&LOOKED],
-        &ATTRIBUTES,
+        ATTRIBUTES,
         Said {
             summary: "Try a policy and change nothing: whose keys and certificates fit, lengths of sealed messages, \
              and what becomes of the messages now on the queue. Without attributes the policy that is set, with them \
@@ -257,7 +257,7 @@ static COMMANDS: [Command; 4] = [
         Act::Does(Doing::Display(Sort::Policy)),
         NameUse::Generic,
         DISPLAY_OPTIONS,
-        &DISPLAYED,
+        DISPLAYED,
         Said {
             summary: "Show policies.",
             examples: &["DISPLAY POLICY(ORDERS)", "DIS POLICY(*) WHERE(RECIP CT 'CN=billing,O=Demo')"],
@@ -443,7 +443,7 @@ mod tests {
 
     #[test]
     fn each_word_that_an_attribute_takes_is_shown_as_it_was_set() {
-        for field in &FIELDS {
+        for field in FIELDS {
             let (Kind::Word { choices, .. } | Kind::Switch(choices)) = &field.attribute().kind else { continue };
             for word in *choices {
                 let mut policy = Arc::new(Policy::new("P"));

@@ -20,7 +20,7 @@ pub(super) static PROCESS: ObjectNoun<Process> = ObjectNoun {
     short: &["PRO"],
     many: "process definitions",
     place: 5,
-    fields: &[&FIELDS],
+    fields: &[FIELDS],
     commands: &COMMANDS,
 };
 
@@ -30,7 +30,7 @@ impl Rules for Process {
     }
 }
 
-static FIELDS: [Field<Process>; 4] = [
+static FIELDS: &[Field<Process>] = &[
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),
     Field::new(
         "APPLICID",
@@ -58,14 +58,14 @@ static FIELDS: [Field<Process>; 4] = [
     ),
 ];
 
-static ATTRIBUTES: [&Attribute; 4] = attributes(&FIELDS);
+static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
 
 static COMMANDS: [Command; 4] = commands(
     Sort::Process,
     "process",
     WORD,
-    &ATTRIBUTES,
-    &ATTRIBUTES,
+    ATTRIBUTES,
+    ATTRIBUTES,
     [
         Said {
             summary: "Create a process definition: what a queue with TRIGGER starts.",

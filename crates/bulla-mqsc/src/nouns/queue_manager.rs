@@ -32,7 +32,7 @@ const ADAPTERS_MAX: u64 = bulla_catalog::ADAPTERS_MAX as u64;
 /// Most dispatchers.
 const DISPATCHERS_MAX: u64 = bulla_catalog::DISPATCHERS_MAX as u64;
 
-static FIELDS: [Field<QueueManager>; 21] = [
+static FIELDS: &[Field<QueueManager>] = &[
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),
     Field::new(
         "DEADQ",
@@ -210,9 +210,9 @@ static FIELDS: [Field<QueueManager>; 21] = [
 ];
 
 /// ALTER QMGR.
-pub(crate) static ALTERED: [&Attribute; 21] = attributes(&FIELDS);
+pub(crate) static ALTERED: &[&Attribute] = attributes!(FIELDS);
 /// DISPLAY QMGR.
-pub(crate) static SHOWN: [&Attribute; 22] = joined(&[&ALTERED, &[&VERSION]]);
+pub(crate) static SHOWN: &[&Attribute] = joined![ALTERED, &[&VERSION]];
 
 /// QMGR.
 pub(crate) struct QueueManagerNoun;

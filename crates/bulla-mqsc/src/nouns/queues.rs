@@ -26,16 +26,16 @@ pub(super) static QUEUES: Family = Family {
 };
 
 /// What DISPLAY QUEUE shows.
-pub(crate) static DISPLAYED: [&Attribute; 36] = joined(&[
+pub(crate) static DISPLAYED: &[&Attribute] = joined![
     &[&DESCR],
     alias::DEFINED.split_at(1).0,
     remote::DEFINED.split_at(4).0.split_at(1).1,
     &[&CURDEPTH],
     local::OF_MESSAGES.split_at(1).1,
-    &local::OF_USE,
-    &local::OF_DEPTHS_AND_LIMITS,
-    &local::OF_ORIGIN_AND_TRIGGER,
-]);
+    local::OF_USE,
+    local::OF_DEPTHS_AND_LIMITS,
+    local::OF_ORIGIN_AND_TRIGGER,
+];
 
 /// DISPLAY QUEUE.
 ///

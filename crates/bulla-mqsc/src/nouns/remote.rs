@@ -12,9 +12,9 @@ use bulla_catalog::{Definitions, RemoteQueue, Sort};
 const WORD: &str = "QREMOTE";
 
 pub(super) static REMOTE: ObjectNoun<RemoteQueue> =
-    ObjectNoun { word: WORD, short: &["QR"], many: MANY, place: 3, fields: &[&FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &["QR"], many: MANY, place: 3, fields: &[FIELDS], commands: &COMMANDS };
 
-static FIELDS: [Field<RemoteQueue>; 7] = [
+static FIELDS: &[Field<RemoteQueue>] = &[
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),
     Field::new(
         "RNAME",
@@ -54,16 +54,16 @@ static FIELDS: [Field<RemoteQueue>; 7] = [
     ),
 ];
 
-pub(super) const DEFINED: [&Attribute; 7] = attributes(&FIELDS);
-static ATTRIBUTES: [&Attribute; 7] = DEFINED;
-static DISPLAYED: [&Attribute; 8] = joined(&[&[&TYPE], &DEFINED]);
+pub(super) const DEFINED: &[&Attribute] = attributes!(FIELDS);
+static ATTRIBUTES: &[&Attribute] = DEFINED;
+static DISPLAYED: &[&Attribute] = joined![&[&TYPE], DEFINED];
 
 static COMMANDS: [Command; 4] = commands(
     Sort::Remote,
     "queue",
     WORD,
-    &ATTRIBUTES,
-    &DISPLAYED,
+    ATTRIBUTES,
+    DISPLAYED,
     [
         Said {
             summary: "Create a local name for a queue of another queue manager, or, without RNAME, an alias of a queue \

@@ -17,9 +17,9 @@ use bulla_catalog::{Definitions, Sort, Subscription, names};
 const WORD: &str = "SUB";
 
 pub(super) static SUBSCRIPTION: ObjectNoun<Subscription> =
-    ObjectNoun { word: WORD, short: &[], many: "subscriptions", place: 7, fields: &[&FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "subscriptions", place: 7, fields: &[FIELDS], commands: &COMMANDS };
 
-static FIELDS: [Field<Subscription>; 10] = [
+static FIELDS: &[Field<Subscription>] = &[
     Field::new(
         "TOPICSTR",
         Kind::Text { chars_max: TOPIC_BYTES_MAX },
@@ -98,14 +98,14 @@ static FIELDS: [Field<Subscription>; 10] = [
     ),
 ];
 
-static ATTRIBUTES: [&Attribute; 10] = attributes(&FIELDS);
+static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
 
 static COMMANDS: [Command; 4] = commands(
     Sort::Subscription,
     "subscription",
     WORD,
-    &ATTRIBUTES,
-    &ATTRIBUTES,
+    ATTRIBUTES,
+    ATTRIBUTES,
     [
         Said {
             summary: "Create a subscription: from then on what is published on its topic is put on its queue.",

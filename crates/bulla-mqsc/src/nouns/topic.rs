@@ -18,9 +18,9 @@ const SWITCHED: Kind = words(&[AS_PARENT, "ENABLED", "DISABLED"]);
 const DELIVERY: Kind = words(&[AS_PARENT, "ALL", "ALLDUR", "ALLAVAIL"]);
 
 pub(super) static TOPIC: ObjectNoun<Topic> =
-    ObjectNoun { word: WORD, short: &[], many: "topic objects", place: 6, fields: &[&FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "topic objects", place: 6, fields: &[FIELDS], commands: &COMMANDS };
 
-static FIELDS: [Field<Topic>; 11] = [
+static FIELDS: &[Field<Topic>] = &[
     Field::new(
         "TOPICSTR",
         Kind::Text { chars_max: TOPIC_BYTES_MAX },
@@ -109,14 +109,14 @@ static FIELDS: [Field<Topic>; 11] = [
     ),
 ];
 
-static ATTRIBUTES: [&Attribute; 11] = attributes(&FIELDS);
+static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
 
 static COMMANDS: [Command; 4] = commands(
     Sort::Topic,
     "topic",
     WORD,
-    &ATTRIBUTES,
-    &ATTRIBUTES,
+    ATTRIBUTES,
+    ATTRIBUTES,
     [
         Said {
             summary: "Create a topic object: what holds for a topic and those below it, and a name for rights on them. \

@@ -40,7 +40,7 @@ pub(crate) static COMMANDS_OF_PROTECTION: &[Command] = &[
         summary: "Show queues of every type. A generic name shows names and types only, unless attributes or ALL are \
          asked for.",
         options: &[&OF_TYPE, &WHERE, &ALL],
-        attributes: &queues::DISPLAYED,
+        attributes: queues::DISPLAYED,
         examples: &["DISPLAY QUEUE(*)", "DIS Q(*) TYPE(QLOCAL) CURDEPTH"],
         since: V1,
     },
@@ -121,7 +121,7 @@ pub(crate) static COMMANDS_OF_PROTECTION: &[Command] = &[
         object: "queue manager",
         summary: "Change attributes of the queue manager.",
         options: &[],
-        attributes: &queue_manager::ALTERED,
+        attributes: queue_manager::ALTERED,
         examples: &[
             "ALTER QMGR DEADQ(SYSTEM.DEAD.LETTER.QUEUE) DESCR('Orders, Frankfurt')",
             "ALTER QMGR DEFXMITQ(HUB) SSLRKEYC(1048576) CHIADAPS(8) MAXCHL(500) ACTCHL(300)",
@@ -136,7 +136,7 @@ pub(crate) static COMMANDS_OF_PROTECTION: &[Command] = &[
         object: "queue manager",
         summary: "Show the queue manager.",
         options: &[&ALL],
-        attributes: &queue_manager::SHOWN,
+        attributes: queue_manager::SHOWN,
         examples: &["DISPLAY QMGR", "DIS QMGR DEADQ"],
         since: V1,
     },
