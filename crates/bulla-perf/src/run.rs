@@ -105,10 +105,11 @@ pub fn carry_out(
             break;
         }
         let Some(configuration) = ready.get(turn.configuration) else { continue };
-        let sample = one(host, &run.run, configuration, turn.repeat, timing, workload, common, &mut |live| {
+        let mut sample = one(host, configuration, timing, workload, common, &mut |live| {
             progress.live(number, turns.len(), configuration, &live);
             !interrupt.came()
         })?;
+        (sample.run, sample.repeat) = (run.run.clone(), turn.repeat);
         if interrupt.came() && sample.seconds < timing.measured.as_secs_f64() {
             progress.say("interrupted: the last sample was too short, and is left out");
             break;
@@ -153,12 +154,10 @@ fn prepare(
     Ok((ready, left_out))
 }
 
-#[allow(clippy::too_many_arguments, reason = "one caller, above")]
+/// One sample, without the name of its run and the number of its repeat.
 fn one(
     host: &dyn Host,
-    run: &str,
     configuration: &Configuration,
-    repeat: u32,
     timing: Timing,
     workload: &mut dyn Workload,
     common: &Common,
@@ -166,9 +165,7 @@ fn one(
 ) -> Result<Sample> {
     let running = workload.start(configuration)?;
     let mut sample = measure::measure(host, running, configuration, timing, tell)?;
-    sample.run = run.to_owned();
     sample.workload = workload.name().to_owned();
-    sample.repeat = repeat;
     sample.goal = match common.hold {
         Some(rate) => Some(held(rate, &sample, workload.transactions())),
         None => workload.goal(&sample),

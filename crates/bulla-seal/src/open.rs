@@ -74,7 +74,6 @@ impl Opener {
     /// # Errors
     /// [`OpenError`], whose [`outcome`](OpenError::outcome) says what becomes of the message. A verdict that
     /// [may be the device's](OpenError::may_be_the_device) is asked for again before anything is moved.
-    #[allow(clippy::too_many_arguments)]
     pub fn open(
         &self,
         policy: &Arc<Policy>,

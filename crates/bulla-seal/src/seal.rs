@@ -201,7 +201,6 @@ impl Sealer {
     }
 
     /// Hot path with a reused key: then no job.
-    #[allow(clippy::too_many_arguments, reason = "a message and how it is sealed")]
     fn seal_confidential(
         &self,
         cipher: ContentCipher,

@@ -275,9 +275,17 @@ impl State {
     }
 }
 
+/// What a queue manager is made of that stands before it does.
+pub(crate) struct Parts {
+    pub(crate) mailboxes: Arc<Mailboxes>,
+    pub(crate) tasks: Arc<Tasks>,
+    pub(crate) devices: Devices,
+    pub(crate) audit: Arc<Audit>,
+    pub(crate) arriving: Arriving,
+}
+
 impl Manager {
     /// A queue manager over an opened store.
-    #[allow(clippy::too_many_arguments, reason = "what a queue manager is made of; called once")]
     pub(crate) fn new(
         data: PathBuf,
         rings: Rings,
@@ -285,8 +293,7 @@ impl Manager {
         users: Users,
         store: Store,
         (definitions, noted): (Definitions, Noted),
-        arriving: Arriving,
-        (mailboxes, tasks, devices, audit): (Arc<Mailboxes>, Arc<Tasks>, Devices, Arc<Audit>),
+        Parts { mailboxes, tasks, devices, audit, arriving }: Parts,
     ) -> Self {
         let tls = Arc::new(Tls::new(data.join(folders::TLS)));
         tls.follow(&definitions);

@@ -20,7 +20,7 @@ use crate::devices::Devices;
 use crate::events::certificates;
 pub use crate::folders::{JOURNAL, RINGS, TLS};
 use crate::mailbox::Mailboxes;
-use crate::manager::{Manager, attributes};
+use crate::manager::{Manager, Parts, attributes};
 use crate::noted::start::{Failed, Loaded};
 use crate::noted::{self, Noted, Synced};
 use crate::random::Random;
@@ -291,9 +291,9 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let devices = Devices::new(Scheduler::new(cpu, cores), settings.lanes.clone(), &settings.modules);
     devices.set_up(&definitions).map_err(|error| file(data, io::Error::other(error)))?;
     let name = definitions.queue_manager.name.clone();
-    let parts = (mailboxes, tasks, devices, audit.clone());
     let arriving = Arriving::new(settings.arriving_bytes_max);
-    let manager = Manager::new(data.clone(), rings, passphrase, users, store, (definitions, noted), arriving, parts);
+    let parts = Parts { mailboxes, tasks, devices, audit: audit.clone(), arriving };
+    let manager = Manager::new(data.clone(), rings, passphrase, users, store, (definitions, noted), parts);
     manager.definitions_writer.has(written);
     let manager = Arc::new(manager.with_idle_timeout(settings.idle_timeout).with_synced(synced));
     // No client is accepted whose actions could not be audited.

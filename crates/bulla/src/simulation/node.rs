@@ -11,7 +11,7 @@ use crate::devices::Devices;
 use crate::dispatcher::Dispatcher;
 use crate::log::Exit;
 use crate::mailbox::{Left, Mailboxes};
-use crate::manager::Manager;
+use crate::manager::{Manager, Parts};
 use crate::noted::Noted;
 use crate::noted::start::{Failed, Loaded, load};
 use crate::random::Random;
@@ -138,10 +138,15 @@ impl Node {
         let scheduler = SCHEDULER.get_or_init(|| Scheduler::without_monitor(Kind::Cpu, 1)).clone();
         let data = data();
         let devices = Devices::new(scheduler, PathBuf::new(), &[]);
-        let parts = (Arc::new(Mailboxes::new()), Arc::new(Tasks::default()), devices, Arc::new(Audit::nowhere()));
+        let parts = Parts {
+            mailboxes: Arc::new(Mailboxes::new()),
+            tasks: Arc::new(Tasks::default()),
+            devices,
+            audit: Arc::new(Audit::nowhere()),
+            arriving: Arriving::new(ARRIVING_BYTES_MAX),
+        };
         let (rings, users) = (Rings::new(data.join("rings")), Users::open(data).unwrap());
-        let arriving = Arriving::new(ARRIVING_BYTES_MAX);
-        let manager = Manager::new(data.to_owned(), rings, None, users, store, defined, arriving, parts);
+        let manager = Manager::new(data.to_owned(), rings, None, users, store, defined, parts);
         Arc::new(manager.with_clock(&self.clock, seed))
     }
 
