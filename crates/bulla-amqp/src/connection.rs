@@ -74,6 +74,9 @@ pub struct Connection {
     idle_walk: usize,
     /// Bytes of what outcomes say that wait for the host, since it had taken all events last.
     outcome_bytes: usize,
+    /// Bytes copied into what is held.
+    #[cfg(test)]
+    pub(crate) held_copied: usize,
 }
 
 struct Heartbeat {
@@ -157,6 +160,8 @@ impl Connection {
             backlogged: 0,
             idle_walk: 0,
             outcome_bytes: 0,
+            #[cfg(test)]
+            held_copied: 0,
         }
     }
 
@@ -181,17 +186,34 @@ impl Connection {
     pub fn receive_copied(&mut self, now: Instant, mut bytes: &[u8]) {
         self.heard(now, bytes);
         while !self.held.is_empty() && !bytes.is_empty() {
+            if self.waits_for_host() {
+                break;
+            }
             let (part, rest) = bytes.split_at(self.missing().min(bytes.len()));
             bytes = rest;
             let mut held = std::mem::take(&mut self.held);
             held.reserve(self.wanted(&held).max(part.len()));
             held.extend_from_slice(part);
+            self.note_copied(part.len());
             self.process(&mut held);
             self.keep(held);
         }
         self.process(&mut bytes);
         self.hold(bytes);
     }
+
+    /// Whether the host has to answer before input goes on.
+    fn waits_for_host(&self) -> bool {
+        matches!(self.phase, Phase::SaslHost | Phase::OpenHost)
+    }
+
+    #[cfg(test)]
+    fn note_copied(&mut self, count: usize) {
+        self.held_copied += count;
+    }
+
+    #[cfg(not(test))]
+    fn note_copied(&self, _: usize) {}
 
     /// The peer is not silent.
     fn heard(&mut self, now: Instant, bytes: &[u8]) {
@@ -207,7 +229,6 @@ impl Connection {
     /// How many bytes more make of what is held a whole frame, or as much of one as says how long it is.
     fn missing(&self) -> usize {
         let size = match (self.phase, self.held.first_chunk::<4>()) {
-            (Phase::SaslHost, _) => return usize::MAX,
             (Phase::Header | Phase::AmqpHeader, _) | (_, None) => FRAME_HEADER_BYTES,
             (_, Some(_)) if self.held.len() < FRAME_HEADER_BYTES => FRAME_HEADER_BYTES,
             (_, Some(size)) => u32::from_be_bytes(*size).min(self.config.max_frame_size) as usize,
@@ -236,6 +257,7 @@ impl Connection {
             let step = match self.phase {
                 Phase::Open | Phase::Up | Phase::Closing => self.amqp_frame(input),
                 Phase::SaslHost | Phase::OpenHost => {
+                    self.note_copied(input.len());
                     self.held.extend_from_slice(input);
                     input.advance(input.len());
                     return;
@@ -274,8 +296,7 @@ impl Connection {
     /// Whether the host should read on. False while so much output waits that answers to further input
     /// would pile up, and while SASL or the open waits for the host.
     pub fn wants_input(&self) -> bool {
-        self.out.len() < self.config.limits.output_bytes.saturating_mul(2)
-            && !matches!(self.phase, Phase::SaslHost | Phase::OpenHost)
+        self.out.len() < self.config.limits.output_bytes.saturating_mul(2) && !self.waits_for_host()
     }
 
     /// Bytes of messages that are still arriving, as far as they have come.

@@ -343,6 +343,10 @@ impl Peer {
                         self.transport.readable = false;
                         return;
                     }
+                    // What comes after an open, or a sign-in, is read when that is answered.
+                    if !self.front.wants_input() {
+                        return;
+                    }
                 }
                 Ok(Moved::Blocked) => {
                     self.transport.readable = false;
