@@ -364,23 +364,32 @@ impl Adapters {
 
     /// An adapter's life: ends when it is surplus, or when the pool stops and nothing is left to do.
     pub(crate) fn run(self: &Arc<Self>, index: usize, mailboxes: &Mailboxes, meter: &TaskMeter) {
-        let sink: Arc<dyn Sink> = self.clone();
-        let mut turn = Turn {
-            adapters: self,
-            mailboxes,
-            meter,
-            sink,
-            inline: Inline::new(),
-            jobs: Vec::new(),
-            outcomes: Vec::new(),
-            done: Vec::new(),
-        };
+        let mut turn = Turn::new(self, mailboxes, meter);
         while let Some(taken) = self.take(index) {
             let begun = meter.begin_exactly();
             turn.carry_out(taken);
             turn.tell_all();
             meter.end(begun);
         }
+    }
+
+    /// Does all that waits, on the calling thread and in its order: for simulations, which have no adapters beside.
+    #[cfg(test)]
+    pub(crate) fn run_dry(self: &Arc<Self>, mailboxes: &Mailboxes, meter: &TaskMeter) {
+        let mut turn = Turn::new(self, mailboxes, meter);
+        while self.has_tasks() {
+            // What waits is there: taking it takes no time.
+            self.lock().wanted = 1;
+            let Some(taken) = self.take(0) else { return };
+            turn.carry_out(taken);
+            turn.tell_all();
+        }
+    }
+
+    /// Whether something waits for an adapter.
+    #[cfg(test)]
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.lock().has_work()
     }
 
     /// Ends every adapter once nothing waits.
@@ -583,7 +592,21 @@ struct Turn<'a> {
     done: Vec<(u64, KeyWork)>,
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    /// Turns of one adapter.
+    fn new(adapters: &'a Arc<Adapters>, mailboxes: &'a Mailboxes, meter: &'a TaskMeter) -> Self {
+        Self {
+            adapters,
+            mailboxes,
+            meter,
+            sink: adapters.clone(),
+            inline: Inline::new(),
+            jobs: Vec::new(),
+            outcomes: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
     /// Hot path: answers first, because their tasks have waited longest.
     fn carry_out(&mut self, taken: Taken) {
         self.go_on(taken.answers, 0);

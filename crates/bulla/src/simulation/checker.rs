@@ -71,6 +71,9 @@ pub(super) struct Checker {
     operations: Vec<Operation>,
     facts: BTreeMap<Number, Fact>,
     copies: BTreeMap<(Queue, Number), Copy>,
+    /// Those that happen, unless the machine crashes first: nothing that was asked for behind them can have happened
+    /// before.
+    expected: Vec<OperationId>,
     /// Those to which nothing can happen any more.
     finished: BTreeSet<(Queue, Number)>,
     last_number: Number,
@@ -170,6 +173,11 @@ impl Checker {
         self.resolve(id, Fate::Undone, "its client was told so")
     }
 
+    /// The operation happens unless the machine crashes first.
+    pub(super) fn expects(&mut self, id: OperationId) {
+        self.expected.push(id);
+    }
+
     /// A message came to a client.
     pub(super) fn delivered(&mut self, holder: Holder, queue: Queue, shown: Shown) -> Result<(), String> {
         self.counts.deliveries += 1;
@@ -187,6 +195,11 @@ impl Checker {
             }
         }
         Ok(())
+    }
+
+    /// A message lies on a queue, free for the next reader.
+    pub(super) fn lies_there(&mut self, queue: Queue, shown: Shown) -> Result<(), String> {
+        self.is_there((queue, shown.number), shown, "was found")
     }
 
     /// It exists: so it was put, and what would have removed it has not happened.
@@ -239,6 +252,10 @@ impl Checker {
             for ((_, number), copy) in &mut self.copies {
                 copy.is_lost |= !self.facts[number].persistent;
             }
+        }
+        let expected = std::mem::take(&mut self.expected);
+        for id in expected.into_iter().filter(|_| !crashed) {
+            self.resolve(id, Fate::Done, "it was asked for before something that has happened")?;
         }
         let mut there = BTreeSet::new();
         for (queue, shown) in found.iter().enumerate() {

@@ -1,13 +1,14 @@
 //! A client of the simulation: the AMQP engine over a simulated connection, and what it has asked for.
 
 use super::checker::{Checker, Fact, Holder, Number, OperationId, Queue, Shown};
+use super::protection::{Quality, SECRET, sign_in};
 use crate::dispatcher::pipe::{Pipe, PipeEnd};
 use crate::dispatcher::socket::Moved;
 use bulla_amqp::transaction::{Control, Declare, Discharge, LOCAL_TRANSACTIONS};
-use bulla_amqp::types::ReceiverSettleMode;
+use bulla_amqp::types::{ReceiverSettleMode, Source};
 use bulla_amqp::{
     AttachRequest, BodyForm, Config, Connection, Coordinator, DeliveryId, DeliveryState, Event, Header, LinkId,
-    MessageBody, MessageParts, Payload, SaslClient, Sections, SessionId,
+    MessageBody, MessageParts, Payload, Sections, SessionId,
 };
 use bulla_client::Crypto;
 use bytes::{Bytes, BytesMut};
@@ -26,6 +27,10 @@ const LINKS_MAX: usize = 3;
 const UNITS_MAX: usize = 2;
 /// Bytes that follow a message's number, at most; most messages are short.
 const FILLER_BYTES_MAX: usize = 3_000;
+/// Of a large message, which makes a batch of the journal by itself.
+const LARGE_FILLER_BYTES_MAX: usize = 20_000;
+/// The number of messages that are not followed.
+const UNCOUNTED: Number = 0;
 
 /// Where clients put and get: the queues by their places, and a topic to which some of them subscribe.
 pub(super) struct Places {
@@ -33,8 +38,24 @@ pub(super) struct Places {
     pub(super) queues: &'static [&'static str],
     /// Of them, those that clients put on by name.
     pub(super) open: usize,
+    /// Of those, the ones that are never full.
+    pub(super) roomy: &'static [Queue],
+    /// Of those, the ones that are protected.
+    pub(super) protected: &'static [(Queue, Quality)],
     /// A topic's address; what is published there is on all queues behind `open`.
     pub(super) topic: &'static str,
+}
+
+impl Places {
+    /// Whether a queue is never full.
+    pub(super) fn is_roomy(&self, queue: Queue) -> bool {
+        self.roomy.contains(&queue)
+    }
+
+    /// How a queue is protected.
+    pub(super) fn quality(&self, queue: Queue) -> Option<Quality> {
+        self.protected.iter().find(|(protected, _)| *protected == queue).map(|(_, quality)| *quality)
+    }
 }
 
 /// A client that is connected.
@@ -51,6 +72,8 @@ pub(super) struct Client {
     asked: BTreeMap<u64, Asked>,
     /// Removals whose confirmation is waited for.
     removed: BTreeMap<(LinkId, DeliveryId), OperationId>,
+    /// The name of its temporary queue.
+    own: Option<String>,
     last_token: u64,
     is_up: bool,
     pub(super) is_over: bool,
@@ -62,6 +85,20 @@ struct Link {
     name: u64,
     kind: LinkKind,
     is_open: bool,
+    /// What was put there without an answer, by token, on a queue that refuses nothing.
+    settled: Vec<(u64, OperationId)>,
+}
+
+impl Link {
+    fn new(name: u64, kind: LinkKind) -> Self {
+        Self { name, kind, is_open: false, settled: Vec::new() }
+    }
+
+    /// The queue manager has taken all messages before that token, or all.
+    fn taken(&mut self, before: Option<u64>, checker: &mut Checker) {
+        let is_before = |(token, _): &mut (u64, OperationId)| before.is_none_or(|before| *token < before);
+        self.settled.extract_if(.., is_before).for_each(|(_, operation)| checker.expects(operation));
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -74,6 +111,10 @@ enum LinkKind {
         confirmed: bool,
     },
     Coordinator,
+    /// Gets from a temporary queue of its own.
+    GetsOwn,
+    /// Puts on one.
+    PutsOwn,
 }
 
 /// A message that was delivered.
@@ -102,7 +143,7 @@ struct Unit {
 
 /// What an outcome answers.
 enum Asked {
-    Put { operation: OperationId },
+    Put { operation: OperationId, link: LinkId },
     PutIn { operation: OperationId, number: Number },
     Declare,
     End { operation: OperationId, commits: bool },
@@ -135,11 +176,11 @@ impl Client {
     pub(super) fn new(pipe: PipeEnd, on: &mut Surroundings<'_>) -> Self {
         let name = on.name();
         let config = Config::new(format!("client-{name}"));
-        let mut engine = Connection::client(config, SaslClient::Anonymous, Box::new(Crypto), on.now);
+        let mut engine = Connection::client(config, sign_in(), Box::new(Crypto), on.now);
         let session = engine.begin();
         let wanted = Coordinator { capabilities: vec![LOCAL_TRANSACTIONS] };
         let coordinator = engine.attach(session, AttachRequest::coordinator("units", wanted));
-        let link = Link { name: on.name(), kind: LinkKind::Coordinator, is_open: false };
+        let link = Link::new(on.name(), LinkKind::Coordinator);
         Self {
             name,
             pipe,
@@ -151,6 +192,7 @@ impl Client {
             units: Vec::new(),
             asked: BTreeMap::new(),
             removed: BTreeMap::new(),
+            own: None,
             last_token: 0,
             is_up: false,
             is_over: false,
@@ -234,7 +276,8 @@ impl Client {
         match on.random.u32(..100) {
             0..=4 => self.attach(on),
             5..=6 => self.detach(on),
-            7..=44 => self.put(on),
+            7..=42 => self.put(on),
+            43..=44 => self.put_on_own(on),
             45..=79 => self.settle(on),
             80..=85 => self.declare(on),
             86..=93 => self.discharge(on),
@@ -246,6 +289,9 @@ impl Client {
     fn attach(&mut self, on: &mut Surroundings<'_>) {
         if self.links.len() > 2 * LINKS_MAX {
             return;
+        }
+        if on.random.u8(..8) == 0 {
+            return self.attach_own(on);
         }
         let name = on.name();
         let puts = on.random.bool();
@@ -262,9 +308,39 @@ impl Client {
         };
         on.tell(format!("client {} attaches {name}, puts {puts}, {place}", self.name));
         let link = self.engine.attach(self.session, request);
-        self.links.insert(link, Link { name, kind, is_open: false });
+        self.links.insert(link, Link::new(name, kind));
         if !puts {
             self.engine.set_credit(link, on.random.u32(1..=CREDIT_MAX));
+        }
+    }
+
+    /// Makes a temporary queue, or opens one that is there to put on it.
+    fn attach_own(&mut self, on: &mut Surroundings<'_>) {
+        let name = on.name();
+        let (kind, request) = match self.own.clone() {
+            Some(address) => (LinkKind::PutsOwn, AttachRequest::sender(format!("link-{name}"), address)),
+            None => {
+                let source = Source { dynamic: true, ..Source::default() };
+                let request = AttachRequest::receiver(format!("link-{name}"), "");
+                (LinkKind::GetsOwn, AttachRequest { source: Some(source), ..request })
+            }
+        };
+        on.tell(format!("client {} attaches {name} with a queue of its own", self.name));
+        let link = self.engine.attach(self.session, request);
+        self.links.insert(link, Link::new(name, kind));
+        if matches!(kind, LinkKind::GetsOwn) {
+            self.engine.set_credit(link, CREDIT_MAX);
+        }
+    }
+
+    fn put_on_own(&mut self, on: &mut Surroundings<'_>) {
+        let Some(id) = self.some_link(on.random, |link| matches!(link.kind, LinkKind::PutsOwn)) else { return };
+        if self.engine.can_send(id) {
+            self.last_token += 1;
+            let fact = Fact { priority: 4, persistent: false, group: 0 };
+            let settled = on.random.bool();
+            on.tell(format!("client {} puts on a queue of its own", self.name));
+            self.engine.send(id, self.last_token, message(UNCOUNTED, fact, 0, false), settled);
         }
     }
 
@@ -304,8 +380,13 @@ impl Client {
         let group = unit.as_ref().map_or(name, |unit| unit.name << 32 | name);
         let fact = Fact { priority: on.random.u8(..3) * 4, persistent: on.random.u8(..4) > 0, group };
         let number = on.checker.number(fact);
-        let filler = if on.random.u8(..8) == 0 { on.random.usize(..FILLER_BYTES_MAX) } else { 0 };
-        let payload = message(number, fact, filler);
+        let filler = match on.random.u8(..128) {
+            0 => on.random.usize(..LARGE_FILLER_BYTES_MAX),
+            1..=15 => on.random.usize(..FILLER_BYTES_MAX),
+            _ => 0,
+        };
+        let is_secret = queue.is_some_and(|queue| on.places.quality(queue).is_some());
+        let payload = message(number, fact, filler, is_secret);
         let settled = unit.is_none() && on.random.u8(..8) == 0;
         self.last_token += 1;
         let token = self.last_token;
@@ -330,7 +411,9 @@ impl Client {
         };
         assert!(sent, "it has credit");
         if !settled {
-            self.asked.entry(token).or_insert(Asked::Put { operation });
+            self.asked.entry(token).or_insert(Asked::Put { operation, link: id });
+        } else if let Some(link) = self.links.get_mut(&id).filter(|_| queue.is_some_and(|at| on.places.is_roomy(at))) {
+            link.settled.push((token, operation));
         }
     }
 
@@ -421,12 +504,20 @@ impl Client {
                 let is_there = opened.target.is_some() || opened.source.is_some();
                 if let Some(link) = self.links.get_mut(&opened.link) {
                     link.is_open = is_there;
+                    if matches!(link.kind, LinkKind::GetsOwn) {
+                        self.own = opened.source.and_then(|source| source.address).map(|address| address.to_string());
+                    }
                 }
             }
             Event::Delivery(delivery) => {
                 let Some(link) = self.links.get(&delivery.link) else { return Ok(()) };
-                let LinkKind::Gets { queue, .. } = link.kind else {
-                    return Err("a message on a link that puts".into());
+                let queue = match link.kind {
+                    LinkKind::Gets { queue, .. } => queue,
+                    LinkKind::GetsOwn => {
+                        self.engine.dispose(delivery.link, delivery.id, DeliveryState::Accepted);
+                        return Ok(());
+                    }
+                    _ => return Err("a message on a link that puts".into()),
                 };
                 if !link.is_open {
                     // It is on its way out: the message comes back.
@@ -449,7 +540,14 @@ impl Client {
                 }
             }
             Event::Detached { link, error, .. } => {
-                if let Some(link) = self.links.remove(&link) {
+                if let Some(mut link) = self.links.remove(&link) {
+                    if matches!(link.kind, LinkKind::GetsOwn) {
+                        self.own = None;
+                    }
+                    // It was this side that ended it.
+                    if error.is_none() {
+                        link.taken(None, on.checker);
+                    }
                     on.tell(format!("client {}: link {} is gone: {error:?}", self.name, link.name));
                     if let LinkKind::Gets { queue, .. } = link.kind {
                         on.checker.disturb(queue);
@@ -469,11 +567,14 @@ impl Client {
         let Some(asked) = self.asked.remove(&token) else { return Ok(()) };
         on.tell(format!("client {} is answered {token}: {state:?}", self.name));
         match (asked, state) {
-            (Asked::Put { operation }, Some(DeliveryState::Accepted)) => {
+            (Asked::Put { operation, link }, Some(DeliveryState::Accepted)) => {
+                if let Some(link) = self.links.get_mut(&link) {
+                    link.taken(Some(token), on.checker);
+                }
                 on.checker.counts.confirmed_puts += 1;
                 on.checker.done(operation)
             }
-            (Asked::Put { operation }, Some(DeliveryState::Rejected(_))) => on.checker.undone(operation),
+            (Asked::Put { operation, .. }, Some(DeliveryState::Rejected(_))) => on.checker.undone(operation),
             (Asked::PutIn { operation, number }, Some(DeliveryState::Transactional { outcome, .. })) => {
                 let is_in = outcome.as_deref() == Some(&DeliveryState::Accepted);
                 self.answered_in(operation, number, is_in, on);
@@ -517,8 +618,10 @@ impl Client {
 }
 
 /// The message of that number.
-fn message(number: Number, fact: Fact, filler: usize) -> Payload {
-    let body: Vec<u8> = number.to_be_bytes().into_iter().chain((0..filler).map(|at| filler_at(number, at))).collect();
+fn message(number: Number, fact: Fact, filler: usize, is_secret: bool) -> Payload {
+    let secret = if is_secret { SECRET } else { &[] };
+    let filler = (0..filler).map(|at| filler_at(number, at));
+    let body: Vec<u8> = number.to_be_bytes().into_iter().chain(secret.iter().copied()).chain(filler).collect();
     let parts = MessageParts {
         header: Some(Header { durable: fact.persistent, priority: fact.priority, ..Header::default() }),
         body: MessageBody::Data(Payload::from(Bytes::from(body))),
@@ -531,6 +634,17 @@ fn filler_at(number: Number, at: usize) -> u8 {
     (number as usize ^ at) as u8
 }
 
+/// The number in a body, all of which must be what was put.
+pub(super) fn shown_body(body: &[u8]) -> Result<Number, String> {
+    let (number, rest) = body.split_first_chunk().ok_or("a short body")?;
+    let number = Number::from_be_bytes(*number);
+    let filler = rest.strip_prefix(SECRET).unwrap_or(rest);
+    if !filler.iter().enumerate().all(|(at, byte)| *byte == filler_at(number, at)) {
+        return Err(format!("the body of {number} is not what was put"));
+    }
+    Ok(number)
+}
+
 /// What a message says of itself.
 pub(super) fn shown(payload: &Payload) -> Result<Shown, String> {
     let sections = Sections::scan(payload).map_err(|error| format!("no message: {error}"))?;
@@ -538,11 +652,7 @@ pub(super) fn shown(payload: &Payload) -> Result<Shown, String> {
         return Err(format!("no body of a message: {:?}", sections.body));
     };
     let body = payload.bytes_at(range).into_owned();
-    let (number, filler) = body.split_first_chunk().ok_or("a short body")?;
-    let number = Number::from_be_bytes(*number);
-    if !filler.iter().enumerate().all(|(at, byte)| *byte == filler_at(number, at)) {
-        return Err(format!("the body of {number} is not what was put"));
-    }
+    let number = shown_body(&body)?;
     let header = sections.decode_header(payload).map_err(|error| format!("no header: {error}"))?;
     Ok(Shown { number, priority: header.priority, persistent: header.durable })
 }

@@ -1,14 +1,17 @@
 //! A simulated machine: a disk, and the queue manager that runs over it until it crashes.
 
 use super::late_log::{Due, LateLog};
+use super::protection::{self, data};
 use crate::arriving::{ARRIVING_BYTES_MAX, Arriving};
 use crate::audit::Audit;
-use crate::authority::{ANONYMOUS, Authorities, Entity, ObjectType, Profile, RecordKey};
+use crate::authority::Authorities;
 use crate::catalog::exit_codes::EXIT_JOURNAL;
-use crate::catalog::{BASE_TOPIC, Change, Definitions};
+use crate::catalog::status::TaskKind;
+use crate::catalog::{Change, Definitions};
 use crate::clock::Clock;
 use crate::devices::Devices;
 use crate::dispatcher::Dispatcher;
+use crate::folders::RINGS;
 use crate::log::Exit;
 use crate::mailbox::{Left, Mailboxes};
 use crate::manager::{Manager, Parts};
@@ -23,7 +26,7 @@ use bulla_queue::sim::{Fate, Fault, SimDisk};
 use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Store};
 use bulla_seal::ring::Rings;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -44,6 +47,8 @@ pub(super) struct Node {
     name: String,
     clock: Clock,
     disk: SimDisk,
+    /// Room for what does not fit into memory; it goes with the process.
+    spill: SimDisk,
     due: Due,
     running: Option<Running>,
 }
@@ -64,11 +69,15 @@ impl Node {
     /// A machine with an empty disk.
     pub(super) fn new(name: &str, clock: &Clock) -> Self {
         let (name, clock, due) = (name.to_owned(), clock.clone(), Due::default());
-        Self { name, clock, disk: SimDisk::default(), due, running: None }
+        Self { name, clock, disk: SimDisk::default(), spill: SimDisk::default(), due, running: None }
     }
 
     pub(super) fn disk(&self) -> &SimDisk {
         &self.disk
+    }
+
+    pub(super) fn spill(&self) -> &SimDisk {
+        &self.spill
     }
 
     pub(super) fn running(&mut self) -> Option<&mut Running> {
@@ -84,7 +93,7 @@ impl Node {
     pub(super) fn crash(&mut self, fate: Fate) {
         self.disk.set_fault(self.disk.steps(), Fault::Crash);
         self.running = None;
-        self.disk = self.disk.after_crash(fate);
+        (self.disk, self.spill) = (self.disk.after_crash(fate), SimDisk::default());
     }
 
     /// Starts the queue manager over what the disk has. `changes` are made once it runs.
@@ -112,7 +121,7 @@ impl Node {
         };
         let log = FileLog::open(self.disk.clone(), options).map_err(text)?;
         let log = LateLog::new(log, self.clock.clone(), seed, self.due.clone());
-        let spill = FileSpill::open(SimDisk::default(), SPILL_BYTES_MAX).map_err(text)?;
+        let spill = FileSpill::open(self.spill.clone(), SPILL_BYTES_MAX).map_err(text)?;
         let mut store = Store::open(Box::new(log), Box::new(spill), LIMITS, now).map_err(text)?;
         store.ensure_identity(Random::seeded(seed).bytes(), now).map_err(text)?;
         // `objects.mqsc` is no part of the simulation: there is no folder for it.
@@ -145,7 +154,7 @@ impl Node {
             audit: Arc::new(Audit::nowhere()),
             arriving: Arriving::new(ARRIVING_BYTES_MAX),
         };
-        let (rings, users) = (Rings::new(data.join("rings")), Users::open(data).unwrap());
+        let (rings, users) = (Rings::new(data.join(RINGS)), Users::open(data).unwrap());
         let manager = Manager::new(data.to_owned(), rings, None, users, store, defined, parts);
         Arc::new(manager.with_clock(&self.clock, seed))
     }
@@ -153,7 +162,19 @@ impl Node {
     /// Whether no client is connected and nothing waits for the disk.
     pub(super) fn is_quiet(&self) -> bool {
         let Some(running) = &self.running else { return true };
-        running.dispatcher.connections() == 0 && self.due.get().is_none()
+        let state = running.manager.lock();
+        let is_synced = |queue| state.store.status(queue).is_none_or(|status| status.unsynced == 0);
+        let is_stuck = !state.stuck.is_empty() || !state.store.queues().all(|(queue, _)| is_synced(queue));
+        drop(state);
+        let adapters_rest = !running.manager.adapters.has_tasks();
+        !is_stuck && adapters_rest && running.dispatcher.connections() == 0 && self.due.get().is_none()
+    }
+
+    /// Does what waits for an adapter.
+    pub(super) fn adapt(&self) {
+        if let Some(Running { manager, .. }) = &self.running {
+            manager.adapters.run_dry(&manager.mailboxes, &manager.tasks.meter(TaskKind::Adapter, 0));
+        }
     }
 
     /// One turn of the queue manager. A crash of its disk ends it.
@@ -172,17 +193,6 @@ impl Node {
 
 /// Who may do what: everyone everything.
 pub(super) fn open_to_all() -> Vec<Change> {
-    let topics = RecordKey {
-        object: ObjectType::Topic,
-        profile: Profile::parse(BASE_TOPIC).unwrap(),
-        entity: Entity::principal(ANONYMOUS),
-    };
-    let records = Authorities::open_to_all().records.iter().chain([(topics, ObjectType::Topic.rights())]).collect();
+    let records = Authorities::open_to_all().records.iter().chain([protection::topics()]).collect();
     vec![Change::SetAuthority(records)]
-}
-
-/// A data directory with nothing in it but a file of users, who are none.
-fn data() -> &'static Path {
-    static DATA: OnceLock<tempfile::TempDir> = OnceLock::new();
-    DATA.get_or_init(|| tempfile::tempdir().unwrap()).path()
 }

@@ -1,19 +1,28 @@
 //! The simulated world: a machine with a queue manager, clients, the network between them, and what goes wrong.
 
-use super::checker::{Checker, Counts, Shown};
+use super::checker::{Checker, Counts, OperationId, Shown};
 use super::client::{Client, Places, Surroundings, shown};
 use super::node::{Crashed, Node, open_to_all};
+use super::protection::{Quality, Reader, look_for_secrets, protects, shown_as};
 use crate::catalog::{Change, Full, LocalQueue, Subscription};
 use crate::clock::Clock;
 use crate::dispatcher::pipe::Pipe;
 use crate::envelope;
 use bulla_queue::sim::Fate;
+use bulla_queue::{DefineError, JournalError, Ticket};
 use fastrand::Rng;
 use std::hash::{DefaultHasher, Hasher};
 use std::time::{Duration, Instant};
 
-const PLACES: Places =
-    Places { queues: &["FIRST", "SECOND", "SHORT", "TIGHT", "LEFT", "RIGHT"], open: 4, topic: "topic://news" };
+/// The queue manager's name.
+pub(super) const MANAGER: &str = "QM1";
+const PLACES: Places = Places {
+    queues: &["FIRST", "SECOND", "SHORT", "TIGHT", "SEALED", "HIDDEN", "LEFT", "RIGHT"],
+    open: 6,
+    roomy: &[0, 4, 5],
+    protected: &[(4, Quality::Privacy), (5, Quality::Confidentiality)],
+    topic: "topic://news",
+};
 /// The queue that producers wait for, and the one that refuses, when it is full.
 const SHORT: usize = 2;
 const TIGHT: usize = 3;
@@ -30,7 +39,10 @@ pub(super) struct World {
     began: Instant,
     node: Node,
     clients: Vec<Client>,
+    /// What commands do that are not synced yet.
+    commands: Vec<(OperationId, Ticket)>,
     checker: Checker,
+    reader: Reader,
     last_name: u64,
     last_port: u16,
     events: Events,
@@ -87,11 +99,13 @@ impl World {
         let events = Events { digest: DefaultHasher::new(), clock: clock.clone(), traced, began };
         let mut world = Self {
             random: Rng::with_seed(seed),
-            node: Node::new("QM1", &clock),
+            node: Node::new(MANAGER, &clock),
             clock,
             began,
             clients: Vec::new(),
+            commands: Vec::new(),
             checker: Checker::default(),
+            reader: Reader::new(),
             last_name: 0,
             last_port: 0,
             events,
@@ -108,10 +122,14 @@ impl World {
             12 => self.node.crash_after(self.random.u64(..CRASH_WITHIN_STEPS)),
             13 if self.random.u8(..4) == 0 => self.settle_down()?,
             14..=15 => self.idle()?,
-            16..=17 => self.alter()?,
+            16 => self.alter()?,
+            17 => self.clear()?,
             _ => self.act(),
         }
         self.carry();
+        if self.random.bool() {
+            self.node.adapt();
+        }
         let at = self.random.usize(..self.clients.len().max(1));
         self.exchange(at)?;
         self.clock.advance(Duration::from_nanos(self.random.u64(..200_000)));
@@ -206,14 +224,25 @@ impl World {
 
     fn turn(&mut self) -> Result<(), String> {
         match self.node.turn() {
-            Ok(()) => Ok(()),
+            Ok(()) => self.confirm_commands(),
             Err(Crashed) => self.recover(),
         }
+    }
+
+    /// A command has happened once it is synced.
+    fn confirm_commands(&mut self) -> Result<(), String> {
+        if let Some(running) = self.node.running().filter(|_| !self.commands.is_empty()) {
+            let synced = running.manager.lock().store.synced();
+            let done: Vec<_> = self.commands.extract_if(.., |(_, ticket)| *ticket <= synced).collect();
+            done.into_iter().try_for_each(|(operation, _)| self.checker.done(operation))?;
+        }
+        Ok(())
     }
 
     /// The machine has crashed, and comes back.
     fn recover(&mut self) -> Result<(), String> {
         self.on(|clients, on| clients.drain(..).for_each(|mut client| client.end(on)));
+        self.commands.clear();
         loop {
             let fate = match self.random.u8(..4) {
                 0 => Fate::Lost,
@@ -238,20 +267,30 @@ impl World {
 
     /// What lies on the queues, in their order.
     fn found(&mut self) -> Result<Vec<Vec<Shown>>, String> {
+        look_for_secrets(self.node.disk())?;
+        look_for_secrets(self.node.spill())?;
         let Some(running) = self.node.running() else { return Err("no queue manager runs".into()) };
         let state = &mut *running.manager.lock();
         let mut all = Vec::new();
-        for name in PLACES.queues {
+        for (at, name) in PLACES.queues.iter().enumerate() {
             let queue = state.store.queue(name).ok_or_else(|| format!("{name} is gone"))?;
             let (mut there, mut after) = (Vec::new(), None);
             while let Some(found) = state.store.browse_next(queue, after, 0) {
                 let body = state.store.body(found.id).map_err(|error| format!("{name}: {error}"))?;
-                there.push(shown(&envelope::payload_of(&body))?);
+                let payload = envelope::payload_of(&body);
+                there.push(match PLACES.quality(at) {
+                    None => shown(&payload)?,
+                    Some(quality) => {
+                        let number = self.reader.number((name, quality), &payload, &self.clock)?;
+                        shown_as(number, &found)
+                    }
+                });
                 after = Some(found.place);
             }
-            let depth = state.store.status(queue).map_or(0, |status| status.depth);
+            let Some(status) = state.store.status(queue) else { return Err(format!("{name} has no status")) };
+            let depth = status.depth;
             if depth as usize != there.len() {
-                return Err(format!("{name} has {depth} messages, and shows {}", there.len()));
+                return Err(format!("{name} shows {} messages, and has {status:?}", there.len()));
             }
             self.events.tell(&format!("{name} has {depth}"));
             all.push(there);
@@ -264,6 +303,7 @@ impl World {
         self.on(|clients, on| clients.drain(..).for_each(|mut client| client.end(on)));
         let crashes = self.checker.counts.crashes;
         for _ in 0..QUIET_WITHIN_TURNS {
+            self.node.adapt();
             self.turn()?;
             if self.checker.counts.crashes > crashes {
                 return Ok(());
@@ -282,6 +322,12 @@ impl World {
     fn left_over(&mut self) -> Result<(), String> {
         let Some(running) = self.node.running() else { return Ok(()) };
         let state = &*running.manager.lock();
+        if let Some(queue) = state.uses.keys().find(|queue| state.store.attributes(**queue).is_none()) {
+            return Err(format!("{queue:?} is gone, and its use is not forgotten"));
+        }
+        if !state.dynamic.is_empty() || !state.dynamic_owners.is_empty() {
+            return Err(format!("temporary queues are left: {:?}", state.dynamic.keys()));
+        }
         for (queue, usage) in &state.uses {
             let left = (usage.granted, usage.staged, usage.putters, usage.getters, usage.takers);
             if left != (0, 0, 0, 0, 0) {
@@ -302,6 +348,7 @@ impl World {
             for at in (0..self.clients.len()).rev() {
                 self.exchange(at)?;
             }
+            self.node.adapt();
             self.turn()?;
             let due = self.node.running().map_or(until, |running| running.due);
             let wait = due.min(until).saturating_duration_since(self.clock.now());
@@ -319,7 +366,8 @@ impl World {
         let Some(running) = self.node.running() else { return Ok(()) };
         let manager = running.manager.clone();
         let changed = manager.lock().commit_definitions(&[Change::alter(PLACES.queues[at], queue)], &[]);
-        if changed.is_err() && !self.node.disk().crashed() {
+        let is_answer = matches!(changed, Ok(_) | Err(DefineError::Journal(JournalError::Full)));
+        if !is_answer && !self.node.disk().crashed() {
             return Err(format!("a queue can't be altered: {changed:?}"));
         }
         manager.ring_all();
@@ -327,13 +375,48 @@ impl World {
     }
 }
 
+impl World {
+    /// A command clears a queue and alters it, both or neither.
+    fn clear(&mut self) -> Result<(), String> {
+        let (name, altered) = (PLACES.queues[TIGHT], LocalQueue { max_depth: self.random.u32(3..20), ..queue(TIGHT) });
+        let Some(running) = self.node.running() else { return Ok(()) };
+        let manager = running.manager.clone();
+        let state = &mut *manager.lock();
+        let Some(queue) = state.store.queue(name) else { return Err(format!("{name} is gone")) };
+        let (mut there, mut after) = (Vec::new(), None);
+        while let Some(found) = state.store.browse_next(queue, after, 0) {
+            let body = state.store.body(found.id).map_err(|error| format!("{name}: {error}"))?;
+            there.push(shown(&envelope::payload_of(&body))?);
+            after = Some(found.place);
+        }
+        let changes = [Change::ClearLocal { name: name.into() }, Change::alter(name, altered)];
+        // Nothing of it is in the journal yet, whatever happens next.
+        let Ok(ticket) = state.commit_definitions(&changes, &[]) else { return Ok(()) };
+        let operation = self.checker.begin();
+        for shown in &there {
+            self.checker.lies_there(TIGHT, *shown)?;
+            self.checker.removes(operation, TIGHT, shown.number);
+        }
+        self.events.tell(&format!("{name} is cleared of {}", there.len()));
+        self.commands.push((operation, ticket));
+        manager.ring_all();
+        Ok(())
+    }
+}
+
 fn queue(at: usize) -> LocalQueue {
-    let full = if at == SHORT { Full::Wait } else { Full::Reject };
-    LocalQueue { max_depth: if at == SHORT || at == TIGHT { 12 } else { 100 }, full, ..LocalQueue::default() }
+    let full = if at == SHORT || PLACES.is_roomy(at) { Full::Wait } else { Full::Reject };
+    let max_depth = match at {
+        SHORT | TIGHT => 12,
+        at if PLACES.is_roomy(at) => 5_000,
+        _ => 100,
+    };
+    LocalQueue { max_depth, full, ..LocalQueue::default() }
 }
 
 fn definitions() -> Vec<Change> {
     let mut changes = open_to_all();
+    changes.extend(PLACES.protected.iter().map(|(at, quality)| protects(PLACES.queues[*at], *quality)));
     changes.extend(PLACES.queues.iter().enumerate().map(|(at, name)| Change::define(*name, queue(at))));
     for name in &PLACES.queues[PLACES.open..] {
         let subscription =
