@@ -1,7 +1,8 @@
 //! A client of the simulation: the AMQP engine over a simulated connection, and what it has asked for.
 
+use super::body::{SECRET, filler_at, shown_body};
 use super::checker::{Checker, Fact, Holder, Number, OperationId, Queue, Shown};
-use super::protection::{Quality, SECRET, sign_in};
+use super::protection::{Quality, sign_in};
 use crate::dispatcher::pipe::{Pipe, PipeEnd};
 use crate::dispatcher::socket::Moved;
 use bulla_amqp::transaction::{Control, Declare, Discharge, LOCAL_TRANSACTIONS};
@@ -628,21 +629,6 @@ fn message(number: Number, fact: Fact, filler: usize, is_secret: bool) -> Payloa
         ..MessageParts::default()
     };
     parts.build()
-}
-
-fn filler_at(number: Number, at: usize) -> u8 {
-    (number as usize ^ at) as u8
-}
-
-/// The number in a body, all of which must be what was put.
-pub(super) fn shown_body(body: &[u8]) -> Result<Number, String> {
-    let (number, rest) = body.split_first_chunk().ok_or("a short body")?;
-    let number = Number::from_be_bytes(*number);
-    let filler = rest.strip_prefix(SECRET).unwrap_or(rest);
-    if !filler.iter().enumerate().all(|(at, byte)| *byte == filler_at(number, at)) {
-        return Err(format!("the body of {number} is not what was put"));
-    }
-    Ok(number)
 }
 
 /// What a message says of itself.

@@ -14,6 +14,7 @@
 //!
 //! What is not simulated: `objects.mqsc`, the audit log and the file of users, TLS, and the meters of processor time.
 
+mod body;
 mod checker;
 mod client;
 mod late_log;

@@ -1,7 +1,7 @@
 //! Protected queues: the user that all clients are, its keys, and a look at what lies on queues and disks.
 
+use super::body::{SECRET, shown_body};
 use super::checker::{Number, Shown};
-use super::client::shown_body;
 use crate::authority::{Entity, ObjectType, Profile, RecordKey, SIGNED_IN};
 use crate::catalog::{BASE_TOPIC, Change};
 use crate::clock::Clock;
@@ -26,8 +26,8 @@ const PASSWORD: &str = "long enough for a test";
 const KEY: KeySpec = KeySpec::Rsa(2048);
 const KEY_DAYS: u32 = 3_650;
 
-/// What stands in each body on a protected queue, and nowhere else.
-pub(super) const SECRET: &[u8] = b"this is not for the disk";
+/// The queue manager's name.
+pub(super) const MANAGER: &str = "QM1";
 
 /// The data directory of all simulations: a user with a key ring, which nothing changes.
 pub(super) fn data() -> &'static Path {
@@ -117,7 +117,7 @@ impl Reader {
         if let Some(number) = self.known.get(&digest) {
             return Ok(*number);
         }
-        let expect = arrival.expect(vec![format!("{queue}@{}", super::world::MANAGER)]);
+        let expect = arrival.expect(vec![format!("{queue}@{}", MANAGER)]);
         let (policy, wall) = (Arc::new(policy(queue, quality)), clock.wall());
         let step = self.opener.open(&policy, &self.ring, der, expect, wall, wall);
         let opened =

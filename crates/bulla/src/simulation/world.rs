@@ -3,7 +3,7 @@
 use super::checker::{Checker, Counts, OperationId, Shown};
 use super::client::{Client, Places, Surroundings, shown};
 use super::node::{Crashed, Node, open_to_all};
-use super::protection::{Quality, Reader, look_for_secrets, protects, shown_as};
+use super::protection::{MANAGER, Quality, Reader, look_for_secrets, protects, shown_as};
 use crate::catalog::{Change, Full, LocalQueue, Subscription};
 use crate::clock::Clock;
 use crate::dispatcher::pipe::Pipe;
@@ -14,8 +14,6 @@ use fastrand::Rng;
 use std::hash::{DefaultHasher, Hasher};
 use std::time::{Duration, Instant};
 
-/// The queue manager's name.
-pub(super) const MANAGER: &str = "QM1";
 const PLACES: Places = Places {
     queues: &["FIRST", "SECOND", "SHORT", "TIGHT", "SEALED", "HIDDEN", "LEFT", "RIGHT"],
     open: 6,
