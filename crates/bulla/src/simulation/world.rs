@@ -255,7 +255,8 @@ impl World {
                 self.node.crash_after(self.random.u64(..CRASH_WITHIN_STEPS));
             }
             let seed = self.random.u64(..);
-            if self.node.start(seed, &[]).is_ok() {
+            // A start may end well although the power went with its last step.
+            if self.node.start(seed, &[]).is_ok() && !self.node.disk().crashed() {
                 break;
             }
         }
@@ -307,6 +308,9 @@ impl World {
                 return Ok(());
             }
             self.clock.advance(Duration::from_millis(1));
+            if self.node.disk().crashed() {
+                return self.recover();
+            }
             if self.node.is_quiet() {
                 let found = self.found()?;
                 self.checker.audit(&found, false)?;
@@ -376,6 +380,9 @@ impl World {
 impl World {
     /// A command clears a queue and alters it, both or neither.
     fn clear(&mut self) -> Result<(), String> {
+        if self.node.disk().crashed() {
+            return self.recover();
+        }
         let (name, altered) = (PLACES.queues[TIGHT], LocalQueue { max_depth: self.random.u32(3..20), ..queue(TIGHT) });
         let Some(running) = self.node.running() else { return Ok(()) };
         let manager = running.manager.clone();
