@@ -1,6 +1,6 @@
 """What a client may do to a queue manager that means it no good. Each attack is a function of a target and of a pace.
 
-Each is bounded in connections and bytes, and goes on through refusals: whoever is hung up on comes again. As a program,
+Each is bounded in connections and bytes, and goes on through refusals: a client whose connection is closed comes again. As a program,
 `attacks.py KIND TARGET` goes on with one of them, as fast as it can, until its standard input ends, and then says in a line
 of JSON how much of it there was."""
 
@@ -27,7 +27,7 @@ KIB, MIB = 1 << 10, 1 << 20
 ALL_CREDIT = (1 << 32) - 1
 # Messages that are begun and never ended: so many in each blow, of so many bytes each, and what each frame of one carries.
 UNFINISHED, UNFINISHED_BYTES, UNFINISHED_FRAME_BYTES = 10, 4 * MIB, 64 * KIB
-# Whoever guesses passwords does it from so many addresses, each of which is locked out by itself.
+# Passwords are guessed from so many addresses, each of which is locked out by itself.
 GUESSERS = 100
 
 
@@ -390,7 +390,7 @@ class UnderAttack:
     def _strike(self, attack):
         try:
             attack(self.target, Pace(self.stop))
-        except Exception as error:  # an attack that breaks tries nothing: whoever runs it must know
+        except Exception as error:  # an attack that breaks tries nothing: the caller must know
             self.failures.append(f"{attack.__name__}: {error!r}")
 
     def __enter__(self):
@@ -408,7 +408,7 @@ def main():
     kind, where = sys.argv[1:]
     (attack,) = [attack for attack in ATTACKS if attack.__name__ == kind]
     target, stop = Target(**json.loads(where)), Event()
-    # Whoever started this ends it, also by not being there any more.
+    # The program that started this ends it, also by not being there any more.
     Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
     print("ready", flush=True)
     attack(target, Pace(stop, paced=False))

@@ -12,7 +12,7 @@ STEP = 0.001
 
 def main():
     share, stop = float(sys.argv[1]), Event()
-    # Whoever started this ends it, also by not being there any more.
+    # The program that started this ends it, also by not being there any more.
     Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
     print("ready", flush=True)
     began, used = time.monotonic(), time.process_time()

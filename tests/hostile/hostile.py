@@ -8,7 +8,7 @@ Attackers are programs of their own, as fast as they can be, on the same process
 would lose to any busy program. Each attack is therefore followed by a *control* in which programs that do nothing take as much
 processor time as each attacker took. What counts is the rate under attack over the rate in the control; both are in the table.
 
-Ends by itself. The exit code is 1 where somebody honest kept less than the share that is promised, somebody was not let in in
+Ends by itself. The exit code is 1 where an honest client kept less than the share that is promised, a newcomer was not served in
 time, something was lost, or memory went beyond its limit."""
 
 import argparse
@@ -43,7 +43,7 @@ LARGE, LARGE_BYTES = 64, 1 << 20
 WINDOW = 4096
 # Round trips a second that are asked for.
 ROUND_TRIPS = 50
-# Somebody new comes so often, and has to be let in within so long (seconds).
+# A new client comes so often, and has to be served within so long (seconds).
 NEWCOMER_EVERY, NEWCOMER_WITHIN = 2, 5
 # How long attacks last, as multiples of one: by themselves, all at once, and the control of that.
 ONE, ALL, ALL_CONTROL = 1, 10, 4
@@ -172,7 +172,7 @@ class Company:
 
 
 class Newcomers:
-    """Somebody new every few seconds: TLS, SCRAM, one persistent message, and gone."""
+    """A new client every few seconds: TLS, SCRAM, one persistent message, and gone."""
 
     def __init__(self, manager, password_file):
         self.manager, self.password_file, self.ends = manager, password_file, threading.Event()
@@ -264,7 +264,7 @@ class Bench:
         return next(sample for sample in samples if sample["kind"] == "sample")
 
     def _spent(self, company):
-        """Processor time that is nobody's here."""
+        """Processor time that none of the programs here took."""
         own = sum(sum(resource.getrusage(whose)[:2]) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         running = sum(processor_seconds(program.process.pid) for program in [self.manager, self.round_trips, *company.programs])
         return machine_seconds() - own - running
@@ -292,10 +292,10 @@ class Bench:
             raise Failed(f"{name}: the queue manager ended: {''.join(self.manager.log[-5:])}")
         if self.round_trips.process.poll() is not None:
             raise Failed(f"{name}: {self.round_trips.end()}")
-        self.failures += [f"{name}: somebody new: {why}" for _, why in came if why]
+        self.failures += [f"{name}: a newcomer: {why}" for _, why in came if why]
         slowest = max([took for took, _ in came], default=0)
         if slowest > NEWCOMER_WITHIN:
-            self.failures.append(f"{name}: somebody new was let in after {slowest:.1f} s, not {NEWCOMER_WITHIN}")
+            self.failures.append(f"{name}: a newcomer was served after {slowest:.1f} s, not {NEWCOMER_WITHIN}")
         if memory > MEMORY_MIB + OVERHEAD_MIB:
             self.failures.append(f"{name}: {memory:.0f} MiB are more than {MEMORY_MIB + OVERHEAD_MIB}")
         if sample is None:
@@ -361,11 +361,11 @@ def spread(seconds):
 def attacked(bench, seconds, args):
     """Every phase; the rows of the table."""
     rows = []
-    reached = bench.phase("nobody, as fast as it goes", seconds, "max", {})
+    reached = bench.phase("no attack, as fast as it goes", seconds, "max", {})
     if reached is None:
         return rows, None
     rate = args.rate or str(int(reached.rate * SHARE_ASKED))
-    rows.append((f"nobody, at {rate} a second", bench.phase("nobody", seconds, rate, {}), None))
+    rows.append((f"no attack, at {rate} a second", bench.phase("no attack", seconds, rate, {}), None))
     kinds = [attack.__name__ for attack in attacks.ATTACKS]
     strikes = [(kind, [kind], ONE, ONE) for kind in kinds] + [(AT_ONCE, kinds, ALL, ALL_CONTROL)]
     if args.only:
@@ -385,7 +385,7 @@ def attacked(bench, seconds, args):
         for what, had, left in [("streams", attack.rate, control.rate), ("round trips", attack.round_trips, control.round_trips)]:
             if had < SHARE_KEPT * left:
                 bench.failures.append(f"{name}: the {what} kept {had / left:.0%} of what programs that do nothing left")
-    rows.append(("nobody, afterwards", bench.phase("nobody, afterwards", seconds, rate, {}), None))
+    rows.append(("no attack, afterwards", bench.phase("no attack, afterwards", seconds, rate, {}), None))
     return [row for row in rows if row[1]], rate
 
 
@@ -420,7 +420,7 @@ def page(rows, rate, seconds):
 def right_after_right(bench, seconds, args):
     """Each loop and its control, and once more where it missed; the rows of the table."""
     rows = []
-    reached = bench.phase("nobody, as fast as it goes", seconds, "max", {})
+    reached = bench.phase("no attack, as fast as it goes", seconds, "max", {})
     if reached is None:
         return rows, None
     rate = args.rate or str(int(reached.rate * SHARE_ASKED))
@@ -474,7 +474,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=600, help="of all phases together")
     parser.add_argument("--rate", help="messages a second of both streams; max for as fast as it goes, where only round trips and newcomers are judged")
     parser.add_argument("--only", help=f"attacks, comma separated, {AT_ONCE} among them, each with the time that it would have among all")
-    parser.add_argument("--unlimited", action="store_true", help="without SET LIMIT for whoever has not signed in")
+    parser.add_argument("--unlimited", action="store_true", help="without SET LIMIT for unauthenticated clients")
     insiders = "users who have signed in, with one right each, in the place of clients that have not"
     parser.add_argument("--rights", action="store_true", help=insiders)
     parser.add_argument("--out", type=Path, help="where the table goes, too")

@@ -351,7 +351,7 @@ class Joram(Suite):
 
 
 class JavaLibrary(Suite):
-    """A library of the Java world with a small program of ours around it: nobody offers a suite of its own."""
+    """A library of the Java world with a small program of ours around it: there is no suite of its own."""
 
     program = ""
     queues = []

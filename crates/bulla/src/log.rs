@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_words_stay_on_one_line() {
+    fn what_a_client_says_stays_on_one_line() {
         assert_eq!(one_line("a\n2026 alarm \u{1b}[2J"), "a\\n2026 alarm \\u{1b}[2J");
         assert!(one_line(&"x".repeat(100_000)).len() <= LINE_BYTES_MAX + 4);
     }

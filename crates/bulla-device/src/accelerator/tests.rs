@@ -690,7 +690,7 @@ fn nothing_of_an_agreement_is_left_and_a_damaged_public_key_gives_none() {
 }
 
 #[test]
-fn a_strangers_public_key_that_can_not_be_made_ready_is_for_another_device_to_judge() {
+fn a_foreign_public_key_that_can_not_be_made_ready_is_for_another_device_to_judge() {
     let errors = || BigNum::from_dec_str("no number").unwrap_err();
     let refused = rsa::Unfit::Library(errors()).public("lanes");
     assert!(matches!(refused, DeviceError::Refused { .. }) && refused.is_the_devices(), "{refused}");

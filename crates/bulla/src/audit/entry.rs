@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_words_stay_on_their_line_and_are_cut() {
+    fn what_a_client_says_stays_on_its_line_and_is_cut() {
         let who = Who::Connection { user: Some("a\"}\n{\"seq\":8".into()), address: "x".repeat(10_000) };
         let (line, _) = Entry::new(Kind::Refusal, who, json!({})).line(7, 0, &EntryHash::none());
         assert_eq!(line.matches('\n').count(), 1);

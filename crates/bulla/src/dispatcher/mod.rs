@@ -198,7 +198,7 @@ impl Dispatcher {
             let is_ready = !events.is_empty();
             let mut more_ready = self.note_readiness(&events);
             for _ in 1..LOOKS_MAX {
-                if !more_ready || !self.precedence.is_somebody_known() || self.hears_of_somebody_known(&events) {
+                if !more_ready || !self.precedence.is_any_known() || self.hears_of_known(&events) {
                     break;
                 }
                 match self.poll.poll(&mut events, Some(Duration::ZERO)) {
@@ -281,8 +281,8 @@ impl Dispatcher {
         if known > 0 {
             self.read_known();
         }
-        if self.precedence.admits_strangers() {
-            self.let_strangers_in(accepts);
+        if self.precedence.admits_unauthenticated() {
+            self.read_unauthenticated(accepts);
         }
         if !self.signatures.is_empty() {
             let began = self.clock().now();
@@ -318,7 +318,7 @@ impl Dispatcher {
 
     /// Accepts pending connections, and reads as many unauthenticated clients as may be; the rest come first in the
     /// next turn.
-    fn let_strangers_in(&mut self, accepts: usize) {
+    fn read_unauthenticated(&mut self, accepts: usize) {
         let began = self.clock().now();
         if accepts > 0 {
             self.accept(accepts);
@@ -433,15 +433,15 @@ impl Dispatcher {
         // Those whose put was synced come first, then those that get: clients wait for either, while the
         // disposition of a put that needs no disk can follow.
         // What unauthenticated clients are sent costs time, too: it waits where they do.
-        let (shared, admits_strangers) = (self.precedence.is_shared(), self.precedence.admits_strangers());
+        let (shared, admits_unauthenticated) = (self.precedence.is_shared(), self.precedence.admits_unauthenticated());
         for key in std::mem::take(&mut self.core.local.touched) {
             list(&mut self.core.peers, &mut self.active, key);
-            if (!shared && admits_strangers) || !self.is_unauthenticated(key) {
+            if (!shared && admits_unauthenticated) || !self.is_unauthenticated(key) {
                 self.write_to(key);
             }
         }
         self.for_active(|dispatcher, key| {
-            if admits_strangers || !dispatcher.is_unauthenticated(key) {
+            if admits_unauthenticated || !dispatcher.is_unauthenticated(key) {
                 dispatcher.write_to(key);
             }
         });
@@ -630,7 +630,7 @@ impl Dispatcher {
     }
 
     /// Whether the system has told of a connection that has signed in.
-    fn hears_of_somebody_known(&self, events: &Events) -> bool {
+    fn hears_of_known(&self, events: &Events) -> bool {
         events.iter().any(|event| self.core.peers.get(event.token().0).is_some_and(|peer| !peer.is_unauthenticated()))
     }
 

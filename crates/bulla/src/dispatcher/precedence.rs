@@ -63,7 +63,7 @@ impl Precedence {
     }
 
     /// Whether there is a user whom unauthenticated clients may have to wait for.
-    pub(super) fn is_somebody_known(&self) -> bool {
+    pub(super) fn is_any_known(&self) -> bool {
         self.any_known
     }
 
@@ -99,7 +99,7 @@ impl Precedence {
     }
 
     /// Whether unauthenticated clients do anything in this turn.
-    pub(super) fn admits_strangers(&self) -> bool {
+    pub(super) fn admits_unauthenticated(&self) -> bool {
         self.turn != Turn::Others
     }
 
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn strangers_alone_have_all_there_is() {
+    fn unauthenticated_clients_alone_have_all_the_time() {
         let (had, _) = turns(100, Duration::ZERO, 1_000, READ);
         assert_eq!(had, 100_000 * READ);
     }
 
     #[test]
-    fn a_thousand_strangers_have_their_part_and_no_more_beside_one_whom_the_queue_manager_knows() {
+    fn a_thousand_unauthenticated_clients_have_their_part_and_no_more_beside_one_user() {
         let (had, longest) = turns(10_000, OTHERS, 1_000, READ);
         let part = 10_000 * OTHERS / u32::try_from(PARTS).unwrap();
         assert!(had <= part + DEBT_MAX && had >= part - DEBT_MAX, "{had:?} of {part:?}");
@@ -192,7 +192,7 @@ mod tests {
         let mut waited = Duration::ZERO;
         loop {
             precedence.begin(true, true, false);
-            if precedence.admits_strangers() {
+            if precedence.admits_unauthenticated() {
                 break;
             }
             precedence.end(|| OTHERS);
@@ -204,11 +204,11 @@ mod tests {
         precedence.took(costly);
         precedence.end(|| costly);
         precedence.begin(false, true, false);
-        assert!(precedence.admits_strangers() && precedence.reads_another(|| Duration::ZERO));
+        assert!(precedence.admits_unauthenticated() && precedence.reads_another(|| Duration::ZERO));
     }
 
     #[test]
-    fn strangers_wait_for_those_of_whom_the_next_turn_will_hear() {
+    fn unauthenticated_clients_wait_for_users_of_whom_the_next_turn_will_hear() {
         let mut precedence = Precedence::default();
         precedence.begin(false, true, true);
         assert!(precedence.read_bytes_max().is_none(), "no user is connected");
@@ -218,13 +218,13 @@ mod tests {
         precedence.took(READ);
         precedence.end(|| READ);
         precedence.begin(false, true, true);
-        assert!(!precedence.admits_strangers());
+        assert!(!precedence.admits_unauthenticated());
         precedence.begin(false, true, false);
-        assert!(precedence.admits_strangers());
+        assert!(precedence.admits_unauthenticated());
     }
 
     #[test]
-    fn nobody_waits_at_the_door_for_ever_however_many_strangers_have_something_to_say() {
+    fn connections_are_accepted_now_and_then_however_many_unauthenticated_clients_wait() {
         let mut precedence = Precedence::default();
         let now = Instant::now();
         assert_eq!(precedence.accepts(10 * WAITING_MAX, now), ACCEPTS_MAX, "no user is connected");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn where_somebody_is_known_strangers_alone_have_short_turns_of_small_reads() {
+    fn beside_an_idle_user_unauthenticated_clients_have_short_turns_of_small_reads() {
         let mut precedence = Precedence::default();
         precedence.begin(false, true, false);
         assert!(precedence.reads_another(|| 10 * TURN) && precedence.read_bytes_max().is_none());
