@@ -175,11 +175,11 @@ impl SimDisk {
         self.state().fault = Some((step, fault));
     }
 
-    /// Lets files grow, or not.
+    /// Lets files grow, or not. A crash that is to come still comes.
     pub fn set_full(&self, full: bool) {
         let mut state = self.state();
         state.full = full;
-        state.fault = None;
+        state.fault = state.fault.filter(|(_, fault)| *fault == Fault::Crash);
     }
 
     /// Steps that changed or synced something so far.

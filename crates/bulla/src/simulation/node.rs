@@ -181,6 +181,8 @@ impl Node {
     pub(super) fn turn(&mut self) -> Result<(), Crashed> {
         let Some(running) = &mut self.running else { return Err(Crashed) };
         match catch_unwind(AssertUnwindSafe(|| running.dispatcher.turn_now())) {
+            // The power went while space was made, which the queue manager goes on without, but not its machine.
+            Ok(_) if self.disk.crashed() => Err(Crashed),
             Ok(due) => {
                 running.due = self.due.get().map_or(due, |disk| due.min(disk));
                 Ok(())

@@ -116,7 +116,7 @@ impl World {
     fn step(&mut self) -> Result<(), String> {
         match self.random.u32(..1_000) {
             0..=9 => self.connect(),
-            10..=11 => self.cut(),
+            10..=11 => self.cut()?,
             12 => self.node.crash_after(self.random.u64(..CRASH_WITHIN_STEPS)),
             13 if self.random.u8(..4) == 0 => self.settle_down()?,
             14..=15 => self.idle()?,
@@ -169,13 +169,13 @@ impl World {
     }
 
     /// A connection breaks.
-    fn cut(&mut self) {
+    fn cut(&mut self) -> Result<(), String> {
         if self.clients.is_empty() {
-            return;
+            return Ok(());
         }
         let at = self.random.usize(..self.clients.len());
         self.on(|clients, on| clients.remove(at).end(on));
-        self.notice_ends();
+        self.notice_ends()
     }
 
     fn act(&mut self) {
@@ -207,17 +207,16 @@ impl World {
         self.on(|clients, on| clients[at].exchange(on))?;
         if self.clients[at].is_over {
             self.clients.remove(at);
-            self.notice_ends();
+            self.notice_ends()?;
         }
         Ok(())
     }
 
     /// What a queue manager still sends to connections that are gone comes back once it has noticed.
-    fn notice_ends(&mut self) {
-        if let Err(error) = self.turn() {
-            self.events.tell(&error);
-        }
+    fn notice_ends(&mut self) -> Result<(), String> {
+        self.turn()?;
         (0..PLACES.queues.len()).for_each(|queue| self.checker.disturb(queue));
+        Ok(())
     }
 
     fn turn(&mut self) -> Result<(), String> {
@@ -308,9 +307,6 @@ impl World {
                 return Ok(());
             }
             self.clock.advance(Duration::from_millis(1));
-            if self.node.disk().crashed() {
-                return self.recover();
-            }
             if self.node.is_quiet() {
                 let found = self.found()?;
                 self.checker.audit(&found, false)?;
