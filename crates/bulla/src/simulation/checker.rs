@@ -74,6 +74,8 @@ pub(super) struct Checker {
     /// Those that happen, unless the machine crashes first: nothing that was asked for behind them can have happened
     /// before.
     expected: Vec<OperationId>,
+    /// The disk was full since the last crash: any put may have been refused.
+    was_full: bool,
     /// Those to which nothing can happen any more.
     finished: BTreeSet<(Queue, Number)>,
     last_number: Number,
@@ -173,9 +175,17 @@ impl Checker {
         self.resolve(id, Fate::Undone, "its client was told so")
     }
 
+    /// The disk is full: puts are refused, also where their clients do not hear of it.
+    pub(super) fn disk_is_full(&mut self) {
+        self.was_full = true;
+        self.expected.clear();
+    }
+
     /// The operation happens unless the machine crashes first.
     pub(super) fn expects(&mut self, id: OperationId) {
-        self.expected.push(id);
+        if !self.was_full {
+            self.expected.push(id);
+        }
     }
 
     /// A message came to a client.
@@ -249,6 +259,7 @@ impl Checker {
         self.counts.audits += 1;
         self.holds_nothing(|_| true);
         if crashed {
+            self.was_full = false;
             for ((_, number), copy) in &mut self.copies {
                 copy.is_lost |= !self.facts[number].persistent;
             }

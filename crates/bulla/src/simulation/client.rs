@@ -269,6 +269,18 @@ impl Client {
         self.pipe().cut();
     }
 
+    /// Links that could do something and wait for the queue manager: by name, with their queue, and whether they put.
+    pub(super) fn waits(&self) -> impl Iterator<Item = (u64, Queue, bool)> {
+        self.links.iter().filter(|(_, link)| link.is_open).filter_map(|(id, link)| {
+            let credit = self.engine.link(*id).map_or(0, |info| info.credit);
+            match link.kind {
+                LinkKind::Puts(Some(queue)) if credit == 0 => Some((link.name, queue, true)),
+                LinkKind::Gets { queue, .. } if credit > 0 => Some((link.name, queue, false)),
+                _ => None,
+            }
+        })
+    }
+
     /// Does something of its own accord.
     pub(super) fn act(&mut self, on: &mut Surroundings<'_>) {
         if !self.is_up || self.is_over {

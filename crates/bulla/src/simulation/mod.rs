@@ -3,8 +3,8 @@
 //! One thread calls the turns of a real dispatcher over a real store. Its disk is [`bulla_queue::sim::SimDisk`], its
 //! connections are bytes in memory, and time goes by when the simulation says so. Clients speak AMQP by the engine of
 //! this project. All that happens follows from a seed: what clients do, how slow the network and the disk are, where
-//! connections break, and at which step of the disk the power goes. [`checker::Checker`] knows what clients were
-//! promised.
+//! connections break, when the disk is full, and at which of its steps the power goes. [`checker::Checker`] knows what
+//! clients were promised.
 //!
 //! A failure names the seed. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps, and `BULLA_TRACE=1`
 //! writes each event on standard error. `BULLA_SECONDS=n` runs new seeds for so long: `make simulate`.

@@ -27,6 +27,8 @@ const TIGHT: usize = 3;
 const CLIENTS_MAX: usize = 5;
 /// Steps of the disk within which a crash comes that was decided on.
 const CRASH_WITHIN_STEPS: u64 = 40;
+/// Turns of a tenth of a second within which each link gets what it waits for.
+const PATIENCE_TURNS: u32 = 60;
 /// Turns that a queue manager without clients may take to come to rest.
 const QUIET_WITHIN_TURNS: u32 = 10_000;
 
@@ -39,6 +41,8 @@ pub(super) struct World {
     clients: Vec<Client>,
     /// What commands do that are not synced yet.
     commands: Vec<(OperationId, Ticket)>,
+    /// Nothing on the disk can grow.
+    is_full: bool,
     checker: Checker,
     reader: Reader,
     last_name: u64,
@@ -102,6 +106,7 @@ impl World {
             began,
             clients: Vec::new(),
             commands: Vec::new(),
+            is_full: false,
             checker: Checker::default(),
             reader: Reader::new(),
             last_name: 0,
@@ -122,6 +127,8 @@ impl World {
             14..=15 => self.idle()?,
             16 => self.alter()?,
             17 => self.clear()?,
+            18 => self.fill_disk(),
+            19 if self.random.u8(..4) == 0 => self.no_link_waits()?,
             _ => self.act(),
         }
         self.carry();
@@ -236,10 +243,27 @@ impl World {
         Ok(())
     }
 
+    /// The disk is full, or has room again.
+    fn fill_disk(&mut self) {
+        self.is_full = !self.is_full && self.random.bool();
+        self.events.tell(&format!("the disk is full: {}", self.is_full));
+        if self.is_full {
+            self.checker.disk_is_full();
+        }
+        self.node.disk().set_full(self.is_full);
+    }
+
+    fn make_room(&mut self) {
+        self.is_full = false;
+        self.node.disk().set_full(false);
+    }
+
     /// The machine has crashed, and comes back.
     fn recover(&mut self) -> Result<(), String> {
         self.on(|clients, on| clients.drain(..).for_each(|mut client| client.end(on)));
         self.commands.clear();
+        // What does not survive made room.
+        self.is_full = false;
         loop {
             let fate = match self.random.u8(..4) {
                 0 => Fate::Lost,
@@ -299,6 +323,7 @@ impl World {
     /// All clients go, and the queue manager comes to rest: nothing is left of them but what is on the queues.
     fn settle_down(&mut self) -> Result<(), String> {
         self.on(|clients, on| clients.drain(..).for_each(|mut client| client.end(on)));
+        self.make_room();
         let crashes = self.checker.counts.crashes;
         for _ in 0..QUIET_WITHIN_TURNS {
             self.node.adapt();
@@ -352,6 +377,40 @@ impl World {
             let wait = due.min(until).saturating_duration_since(self.clock.now());
             self.clock.advance(wait.max(Duration::from_micros(100)));
         }
+        Ok(())
+    }
+
+    /// Once the disk has room, all bytes have come and some seconds have gone by, no link waits.
+    fn no_link_waits(&mut self) -> Result<(), String> {
+        self.make_room();
+        let crashes = self.checker.counts.crashes;
+        for _ in 0..PATIENCE_TURNS {
+            self.clients.iter().for_each(|client| (0..2).for_each(|way| client.pipe().carry(way, usize::MAX)));
+            for at in (0..self.clients.len()).rev() {
+                self.exchange(at)?;
+            }
+            self.node.adapt();
+            self.turn()?;
+            if self.checker.counts.crashes > crashes {
+                return Ok(());
+            }
+            self.clock.advance(Duration::from_millis(100));
+        }
+        let Some(running) = self.node.running() else { return Ok(()) };
+        let state = &*running.manager.lock();
+        for (link, at, puts) in self.clients.iter().flat_map(Client::waits) {
+            let name = PLACES.queues[at];
+            let Some(queue) = state.store.queue(name) else { continue };
+            let Some(status) = state.store.status(queue) else { continue };
+            let staged = state.uses.get(&queue).map_or(0, |usage| usage.staged);
+            if puts && status.depth == 0 && staged == 0 {
+                return Err(format!("link {link} gets no credit for {name}, which is empty"));
+            }
+            if !puts && status.available > 0 {
+                return Err(format!("link {link} gets none of the {} messages on {name}", status.available));
+            }
+        }
+        self.events.tell("no link waits");
         Ok(())
     }
 
