@@ -9,7 +9,7 @@ use bulla_amqp::transaction::{Control, Declare, Discharge, LOCAL_TRANSACTIONS};
 use bulla_amqp::types::{ReceiverSettleMode, Source};
 use bulla_amqp::{
     AttachRequest, BodyForm, Config, Connection, Coordinator, DeliveryId, DeliveryState, Event, Header, LinkId,
-    MessageBody, MessageParts, Payload, Sections, SessionId,
+    MessageBody, MessageParts, Payload, Sections, SessionId, Symbol, Value,
 };
 use bulla_client::Crypto;
 use bytes::{Bytes, BytesMut};
@@ -333,7 +333,8 @@ impl Client {
         let (kind, request) = match self.own.clone() {
             Some(address) => (LinkKind::PutsOwn, AttachRequest::sender(format!("link-{name}"), address)),
             None => {
-                let source = Source { dynamic: true, ..Source::default() };
+                let dynamic_node_properties = if on.random.bool() { vec![ends_with_link()] } else { Vec::new() };
+                let source = Source { dynamic: true, dynamic_node_properties, ..Source::default() };
                 let request = AttachRequest::receiver(format!("link-{name}"), "");
                 (LinkKind::GetsOwn, AttachRequest { source: Some(source), ..request })
             }
@@ -628,6 +629,12 @@ impl Client {
             on.checker.refused(operation, number);
         }
     }
+}
+
+/// The property of a temporary queue that goes with its link, and not with its connection.
+fn ends_with_link() -> (Symbol, Value) {
+    let delete_on_close = (Value::Symbol(Symbol::from_static("amqp:delete-on-close:list")), Value::List(Vec::new()));
+    (Symbol::from_static("lifetime-policy"), Value::Described(Box::new(delete_on_close)))
 }
 
 /// The message of that number.
