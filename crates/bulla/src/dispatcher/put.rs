@@ -38,7 +38,8 @@ const RELAY: &str = "an anonymous terminus";
 const DELIVERY_TAG: Symbol = Symbol::from_static("delivery-tag");
 /// The condition of reasons that say that a name leads nowhere.
 const NOT_FOUND: &str = "amqp:not-found";
-/// Hot path, once per message that a client puts.
+/// Hot path, once per message that a client puts. False, and nothing is done, where the link is none on which a client
+/// puts.
 pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: &mut Delivery) -> bool {
     let Peer { key, front, links, identity, generation, .. } = peer;
     let (front, Some(Link::Producer(producer))) = (&mut **front, links.get_mut(&delivery.link)) else { return false };
