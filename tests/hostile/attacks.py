@@ -1,8 +1,8 @@
 """What a client may do to a queue manager that means it no good. Each attack is a function of a target and of a pace.
 
-Each is bounded in connections and bytes, and goes on through refusals: a client whose connection is closed comes again. As a program,
-`attacks.py KIND TARGET` goes on with one of them, as fast as it can, until its standard input ends, and then says in a line
-of JSON how much of it there was."""
+Each is bounded in connections and bytes, and goes on through refusals: a client whose connection is closed comes again.
+As a program, `attacks.py KIND TARGET` goes on with one of them, as fast as it can, until its standard input ends, and
+then says in a line of JSON how much of it there was."""
 
 import itertools
 import json

@@ -8,8 +8,8 @@ Attackers are programs of their own, as fast as they can be, on the same process
 would lose to any busy program. Each attack is therefore followed by a *control* in which programs that do nothing take as much
 processor time as each attacker took. What counts is the rate under attack over the rate in the control; both are in the table.
 
-Ends by itself. The exit code is 1 where an honest client kept less than the share that is promised, a newcomer was not served in
-time, something was lost, or memory went beyond its limit."""
+Ends by itself. The exit code is 1 where an honest client kept less than the share that is promised, a newcomer was not
+served in time, something was lost, or memory went beyond its limit."""
 
 import argparse
 import json

@@ -22,8 +22,8 @@ pub enum Change {
     },
     /// No such object any more, nor the queue that goes with it
     /// ([`Definitions::queue_of`](super::Definitions::queue_of)), nor a group's authority records. A queue or alias is
-    /// refused with `AdminError::InUse` while it is open, a queue that holds messages with `AdminError::NotEmpty` unless
-    /// `purge`.
+    /// refused with `AdminError::InUse` while it is open, a queue that holds messages with `AdminError::NotEmpty`
+    /// unless `purge`.
     Delete {
         /// Its name.
         name: String,

@@ -597,7 +597,7 @@ fn an_open_that_is_not_answered_ends_with_the_handshakes_time() {
     assert!(peer.engine.is_closed());
 }
 
-/// Whatever a client sends ahead, to keep it costs a few copies of it: a copy for each byte would take the host seconds.
+/// To keep what a client sends ahead costs a few copies of it. A copy for each byte would take the host seconds.
 #[test]
 fn what_a_client_sends_ahead_of_an_answer_is_copied_a_few_times_at_most() {
     const AHEAD: usize = 8;

@@ -207,7 +207,8 @@ pub(crate) static COMMANDS: [Command; 2] = [
                  refused')",
                 "SET CHLAUTH(QM2.QM1) TYPE(SSLPEERMAP) SSLPEER('CN=QM2,O=Demo') SSLCERTI('CN=Authority,O=Demo') \
                  MCAUSER('border')",
-                "SET CHLAUTH(SYSTEM.DEF.SVRCONN) TYPE(USERMAP) CLNTUSER('orders') ADDRESS('192.0.2.*') USERSRC(CHANNEL)",
+                "SET CHLAUTH(SYSTEM.DEF.SVRCONN) TYPE(USERMAP) CLNTUSER('orders') ADDRESS('192.0.2.*') \
+                 USERSRC(CHANNEL)",
                 "SET CHLAUTH('*') TYPE(BLOCKUSER) USERLIST('*ANONYMOUS')",
                 "SET CHLAUTH('*') TYPE(BLOCKADDR) ADDRLIST('198.51.100.7', '2001:db8:*')",
             ],
@@ -561,8 +562,10 @@ mod tests {
         let mut paper = Paper::new();
         let commands = "\
             SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('*') USERSRC(NOACCESS) DESCR('back stop')\n\
-            SET CHLAUTH(QM2.*) TYPE(SSLPEERMAP) SSLPEER('CN=QM2,O=\"a, b\"') SSLCERTI('CN=CA') ADDRESS('10.1-5.*') MCAUSER('border')\n\
-            SET CHLAUTH(SYSTEM.DEF.SVRCONN) TYPE(USERMAP) CLNTUSER('orders') USERSRC(CHANNEL) CHCKCLNT(REQUIRED) WARN(YES)\n\
+            SET CHLAUTH(QM2.*) TYPE(SSLPEERMAP) SSLPEER('CN=QM2,O=\"a, b\"') SSLCERTI('CN=CA') ADDRESS('10.1-5.*') \
+            MCAUSER('border')\n\
+            SET CHLAUTH(SYSTEM.DEF.SVRCONN) TYPE(USERMAP) CLNTUSER('orders') USERSRC(CHANNEL) CHCKCLNT(REQUIRED) \
+            WARN(YES)\n\
             SET CHLAUTH('*') TYPE(BLOCKUSER) USERLIST('mallory', '*ANONYMOUS', '*')\n\
             SET CHLAUTH('*') TYPE(BLOCKADDR) ADDRLIST('192.0.2.*', '2001:db8::1') WARN(YES)\n\
             ALTER QMGR CHLAUTH(DISABLED) CHCKCLNT(REQUIRED)\n";

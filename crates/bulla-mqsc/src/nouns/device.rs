@@ -54,8 +54,8 @@ static FIELDS: &[Field<DeviceDefinition>] = &[
         Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
         "",
         "The PKCS#11 library of a COPROCESSOR, by its absolute path. Needed. It runs with the rights of the queue \
-         manager's account, so it must be in a library directory of the system or be named by `bulla start --modules`, and \
-         only its owner may write it.",
+         manager's account, so it must be in a library directory of the system or be named by `bulla start --modules`, \
+         and only its owner may write it.",
         |of| token(of).map_or(Cell::word(""), |token| path(&token.module)),
         |of, value| with_token(of, |token| token.module = PathBuf::from(value.text())),
     ),
@@ -87,8 +87,8 @@ static FIELDS: &[Field<DeviceDefinition>] = &[
         "PROFILE",
         words(&["COPROCESSOR", "ACCELERATOR"]),
         "COPROCESSOR",
-        "Service times of a MODELLED device. COPROCESSOR: 0.596 ms. ACCELERATOR: with 2048 bits 0.046 ms for RSA ME and \
-         0.507 ms for RSA CRT.",
+        "Service times of a MODELLED device. COPROCESSOR: 0.596 ms. ACCELERATOR: with 2048 bits 0.046 ms for RSA ME \
+         and 0.507 ms for RSA CRT.",
         |of| Cell::word(model(of).map_or("", |model| model.base.as_str())),
         |of, value| {
             let is_accelerator = value.word() == BaseProfile::Accelerator.as_str();
@@ -101,8 +101,8 @@ static FIELDS: &[Field<DeviceDefinition>] = &[
         "SERVICE",
         Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
         "' '",
-        "Service times of a MODELLED device in microseconds, instead of the profile's: FORM-BITS=TIME, comma separated. \
-         Forms: RSA-CRT, RSA-ME, RSA-MEPRIV, ECDSA-SIGN, ECDSA-VERIFY, ECDH, ECDH-EPHEMERAL.",
+        "Service times of a MODELLED device in microseconds, instead of the profile's: FORM-BITS=TIME, comma \
+         separated. Forms: RSA-CRT, RSA-ME, RSA-MEPRIV, ECDSA-SIGN, ECDSA-VERIFY, ECDH, ECDH-EPHEMERAL.",
         |of| Cell::word(model(of).map_or("", |model| model.service.as_str())),
         |of, value| with_model(of, |model| model.service = value.text()),
     ),

@@ -263,7 +263,8 @@ mod tests {
     #[test]
     fn limits_are_read_back_as_they_were_written() {
         let mut paper = Paper::new();
-        let set = "SET LIMIT('app*') MAXCONNS(5) MSGRATE(1000); SET LIMIT('*ANONYMOUS') MAXHANDS(3) UNACKED(65536) SEALTIME(250) MAXDYNQ(0)";
+        let set = "SET LIMIT('app*') MAXCONNS(5) MSGRATE(1000); SET LIMIT('*ANONYMOUS') MAXHANDS(3) UNACKED(65536) \
+         SEALTIME(250) MAXDYNQ(0)";
         answers(set, &mut paper);
         answers("SET LIMIT('app*') MAXCONNS(6)", &mut paper);
         let definitions = paper.definitions();

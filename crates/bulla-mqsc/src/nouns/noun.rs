@@ -343,8 +343,8 @@ pub(crate) struct Said {
     pub(crate) examples: &'static [&'static str],
 }
 
-/// One command: its words and what it is about, what stands in the parentheses, options and attributes, and what is said
-/// of it.
+/// One command: its words and what it is about, what stands in the parentheses, options and attributes, and what is
+/// said of it.
 pub(super) const fn verb(
     (verb, noun, object): (&'static str, &'static str, &'static str),
     act: Act,

@@ -73,9 +73,9 @@ static FIELDS: &[Field<Arc<Policy>>] = &[
             ],
         },
         "NONE",
-        "Cipher of the payload; NONE for none. AES128 and AES256 are GCM. The CBC forms are for partners that know nothing \
-         newer, and want a signature with SIGNER too, or WEAK(YES). Signers under CBC have keys of one type and size, and \
-         each reader's ring holds their certificates.",
+        "Cipher of the payload; NONE for none. AES128 and AES256 are GCM. The CBC forms are for partners that know \
+         nothing newer, and want a signature with SIGNER too, or WEAK(YES). Signers under CBC have keys of one type \
+         and size, and each reader's ring holds their certificates.",
         |of| Cell::word(of.encrypt.map_or(NONE, |cipher| cipher.as_str())),
         |of, value| Arc::make_mut(of).encrypt = value.word().parse().ok(),
     ),
@@ -116,8 +116,8 @@ static FIELDS: &[Field<Arc<Policy>>] = &[
         "BINDNAME",
         Kind::Destinations,
         "none",
-        "Further destinations that a message may be bound to, each written QUEUE@QMGR, beside the queue that the opened \
-         name resolves to.",
+        "Further destinations that a message may be bound to, each written QUEUE@QMGR, beside the queue that the \
+         opened name resolves to.",
         |of| Cell::List(of.bind_names.clone()),
         |of, value| Arc::make_mut(of).bind_names = value.list().to_vec(),
     ),
@@ -125,8 +125,8 @@ static FIELDS: &[Field<Arc<Policy>>] = &[
         "BIND",
         words(&["REQUIRED", "NONE"]),
         "REQUIRED",
-        "Whether a message must be bound to this queue. NONE opens other people's CMS, which can then be moved from queue \
-         to queue unseen.",
+        "Whether a message must be bound to this queue. NONE opens other people's CMS, which can then be moved from \
+         queue to queue unseen.",
         |of| Cell::word(of.bind.as_str()),
         |of, value| take(&mut Arc::make_mut(of).bind, value),
     ),
@@ -143,8 +143,8 @@ static FIELDS: &[Field<Arc<Policy>>] = &[
         "ONDEFECT",
         words(&["AUTO", "CONTINUE", "DETACH"]),
         "AUTO",
-        "After a defective message was moved away: go on with the next one, or end the getter's link with 2063. AUTO goes \
-         on for links with credit above one.",
+        "After a defective message was moved away: go on with the next one, or end the getter's link with 2063. AUTO \
+         goes on for links with credit above one.",
         |of| Cell::word(of.on_defect.as_str()),
         |of, value| take(&mut Arc::make_mut(of).on_defect, value),
     ),
@@ -168,8 +168,8 @@ static FIELDS: &[Field<Arc<Policy>>] = &[
         "KEYWRAP",
         words(&["AUTO", "OAEP", "PKCS1"]),
         "AUTO",
-        "How the content key reaches a recipient. AUTO: by the recipient's key, RSA-OAEP or ECDH. OAEP: only that, so a \
-         recipient with an EC key cannot be served. PKCS1 is for partners that know nothing newer.",
+        "How the content key reaches a recipient. AUTO: by the recipient's key, RSA-OAEP or ECDH. OAEP: only that, so \
+         a recipient with an EC key cannot be served. PKCS1 is for partners that know nothing newer.",
         |of| Cell::word(of.key_transport.as_str()),
         |of, value| take(&mut Arc::make_mut(of).key_transport, value),
     ),
@@ -178,9 +178,9 @@ static FIELDS: &[Field<Arc<Policy>>] = &[
         words(&["NONE", "IFPRESENT", "REQUIRED"]),
         "IFPRESENT",
         "What is asked of revocation lists before a certificate is believed. IFPRESENT: what the lists in the key ring \
-         say; an authority without a list is not asked. REQUIRED: a current list about each certificate of the path but \
-         the root; without one a put is refused and a message stays, with cause crl-missing. NONE: nothing. A key ring has \
-         the same setting (`bulla cert set`), and the stricter one counts.",
+         say; an authority without a list is not asked. REQUIRED: a current list about each certificate of the path \
+         but the root; without one a put is refused and a message stays, with cause crl-missing. NONE: nothing. A key \
+         ring has the same setting (`bulla cert set`), and the stricter one counts.",
         |of| Cell::word(of.revocation.as_str()),
         |of, value| take(&mut Arc::make_mut(of).revocation, value),
     ),

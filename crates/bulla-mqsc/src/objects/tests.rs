@@ -90,7 +90,8 @@ fn what_is_not_given_is_the_table_s_default() {
 #[test]
 fn an_opened_name_has_the_policy_of_that_name() {
     let definitions = built(
-        "DEF QL(ORDERS) PUT(DISABLED)\nDEF QA(RAW) TARGET(ORDERS)\nDEF QA(LOST) TARGET(NOWHERE)\nDEF QA(CHAIN) TARGET(RAW)\n\
+        "DEF QL(ORDERS) PUT(DISABLED)\nDEF QA(RAW) TARGET(ORDERS)\nDEF QA(LOST) TARGET(NOWHERE)\nDEF QA(CHAIN) \
+         TARGET(RAW)\n\
          SET POLICY(ORDERS) SIGNALG(SHA256)",
     );
     let resolved = definitions.resolve("ORDERS").unwrap();
@@ -339,9 +340,12 @@ fn definitions_are_read_back_as_they_were_written() {
         ["RNAME(T) RQMNAME(QM2)", "RQMNAME('qm2') XMITQ(X) PUT(DISABLED) DEFPRTY(9) DEFPSIST(YES) DESCR('it''s')", ""];
     let channels = [
         "CHLTYPE(SDR) CONNAME('h(1),fe80::1') XMITQ(X) BATCHSZ(9999) BATCHINT(7) BATCHLIM(0) NPMSPEED(NORMAL)",
-        "CHLTYPE(SDR) CONNAME('h') XMITQ(X) SSLCIPH(ANY_TLS12_OR_HIGHER) SSLPEER('CN=a*, O=\"x\"') SSLRKEYC(0) SPLPROT(REMOVE)",
-        "CHLTYPE(SVR) XMITQ('x') DISCINT(0) SHORTRTY(1) SHORTTMR(2) LONGRTY(3) LONGTMR(4) SEQWRAP(100) SSLCAUTH(OPTIONAL)",
-        "CHLTYPE(RCVR) MRRTY(0) MRTMR(0) USEDLQ(NO) MCAUSER('a.b-c@d') SPLPROT(ASPOLICY) HBINT(1) MAXMSGL(0) CERTLABL('my-label')",
+        "CHLTYPE(SDR) CONNAME('h') XMITQ(X) SSLCIPH(ANY_TLS12_OR_HIGHER) SSLPEER('CN=a*, O=\"x\"') SSLRKEYC(0) \
+         SPLPROT(REMOVE)",
+        "CHLTYPE(SVR) XMITQ('x') DISCINT(0) SHORTRTY(1) SHORTTMR(2) LONGRTY(3) LONGTMR(4) SEQWRAP(100) \
+         SSLCAUTH(OPTIONAL)",
+        "CHLTYPE(RCVR) MRRTY(0) MRTMR(0) USEDLQ(NO) MCAUSER('a.b-c@d') SPLPROT(ASPOLICY) HBINT(1) MAXMSGL(0) \
+         CERTLABL('my-label')",
         "CHLTYPE(RQSTR) CONNAME('h') SOURCE('a/b?c=d') TARGET('t') USERID('u v') PASSFILE('/p q')",
     ];
     let topics = [
@@ -382,7 +386,8 @@ fn definitions_are_read_back_as_they_were_written() {
                 ["a = ''x''", "", "b > 1 AND JMSPriority < 3"][next(3)],
             );
             commands += &format!(
-                "DEF SUB('ID:a{number}|é (b)') TOPICOBJ('t_{number}') DESTCLAS(MANAGED) DEST(SYSTEM.MANAGED.DURABLE.{number}) SUBUSER('u')\n"
+                "DEF SUB('ID:a{number}|é (b)') TOPICOBJ('t_{number}') DESTCLAS(MANAGED) \
+                 DEST(SYSTEM.MANAGED.DURABLE.{number}) SUBUSER('u')\n"
             );
             commands += &format!("DEF CHL('c_{number}') {}\n", channels[next(channels.len())]);
             commands += &format!("DEF GROUP('g_{number}') {}\n", groups[next(groups.len())]);

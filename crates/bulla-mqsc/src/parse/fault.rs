@@ -221,7 +221,9 @@ impl SyntaxError {
             }
             Fault::Name { .. } => Some(format!("a name has 1 to {NAME_CHARS_MAX} letters, digits and . _ / %")),
             Fault::Profile { .. } => Some(
-                "a profile has 1 to 48 letters, digits and . _ / %, with ? and * in qualifiers and at most one ** as one".into(),
+                "a profile has 1 to 48 letters, digits and . _ / %, with ? and * in qualifiers and at most one ** as \
+                 one"
+                .into(),
             ),
             Fault::Channels { .. } => Some(format!(
                 "1 to {} letters, digits and . _ / %, with * for any characters",
@@ -232,7 +234,8 @@ impl SyntaxError {
                 addresses::ADDRESS_BYTES_MAX
             )),
             Fault::User { .. } => Some(format!(
-                "a user's name has 1 to {} letters, digits and . _ - @, a letter or digit first; in quotes it keeps its lower case",
+                "a user's name has 1 to {} letters, digits and . _ - @, a letter or digit first; in quotes it keeps \
+                 its lower case",
                 names::USER_NAME_BYTES_MAX
             )),
             Fault::Unquoted { keyword } => Some(format!("write {keyword}('…'), and double each quote inside")),

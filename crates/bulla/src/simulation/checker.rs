@@ -1,8 +1,8 @@
 //! What clients were promised, and whether what is found keeps it.
 //!
-//! Whatever changes queues is an [`Operation`]: it happens whole or not at all. Its client may not have heard which. Then
-//! it is in doubt until something shows: one message of it that is there, or one that is not. From then on all the rest
-//! of it must agree.
+//! Whatever changes queues is an [`Operation`]: it happens whole or not at all. Its client may not have heard which.
+//! Then it is in doubt until something shows: one message of it that is there, or one that is not. From then on all the
+//! rest of it must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
