@@ -54,6 +54,7 @@ pub mod tls;
 pub mod topics;
 pub mod traffic_activity;
 mod traffic_history;
+mod transport;
 mod triggering;
 pub mod users;
 mod wall_clock;

@@ -14,7 +14,7 @@ use crate::front::amqp::Amqp;
 use crate::front::{Front, WayOut};
 use crate::manager::State;
 use crate::reason::{self, Refusal};
-use crate::tls;
+use crate::transport::Protected;
 use bulla_amqp::{Config, Connection, Open, SaslClient, Symbol, Value};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -192,7 +192,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     let definition = authority::mapped_channel(peer, local, state, channel, definition)?;
     let user = local.manager.channel_user(&definition).to_owned();
     state.check_start(&user, channel).inspect_err(|refusal| {
-        let from = crate::dispatcher::peer::address(&mut peer.transport.socket);
+        let from = peer.address_text();
         denials::tell(&local.manager, local.now, &from, Some(&user), refusal);
     })?;
     supervisor::room(state, None)?;
@@ -206,7 +206,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     }
     instance.place = Some(place);
     instance.wanted = Wanted::Nothing;
-    instance.status.connection = crate::dispatcher::peer::address(&mut peer.transport.socket);
+    instance.status.connection = peer.address_text();
     let session = peer.front.way_out().ok_or_else(no_way_out)?.begin();
     let begun = sender::attaching::begin(peer, local, state, id.clone(), definition, session);
     if begun.is_err() && peer.sending.is_none() {
@@ -222,13 +222,11 @@ fn check_tls(
     id: &InstanceId,
     definition: &ChannelDefinition,
 ) -> Result<(), Refusal> {
-    let ssl = peer.transport.socket.established();
-    let certificate = tls::check_channel(ssl, definition).map_err(|refusal| refusal.refusal())?;
+    let Protected { protocol, cipher_spec, peer_name, peer_issuer } = peer.transport.check_channel(definition)?;
     let status = &mut state.channels.entry(id.clone()).status;
-    (status.security_protocol, status.cipher_spec) = tls::agreed(ssl);
-    (status.peer_name, status.peer_issuer) =
-        certificate.map(|certificate| (certificate.subject, certificate.issuer)).unwrap_or_default();
-    let local = peer.transport.socket.local_address();
+    (status.security_protocol, status.cipher_spec) = (protocol, cipher_spec);
+    (status.peer_name, status.peer_issuer) = (peer_name, peer_issuer);
+    let local = peer.transport.local_address();
     status.local_address = local.map(|address| address.to_string()).unwrap_or_default();
     status.job = format!("{:08X}.{}", std::process::id(), std::thread::current().name().unwrap_or_default());
     Ok(())
@@ -245,12 +243,7 @@ fn hang_up(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
     match &mut peer.calling {
         Some(calling) => calling.failure = Some(refusal),
         None if local.manager.peer_lines.may_write(local.now) => {
-            crate::warning!(
-                reason = refusal.reason.code,
-                cause = refusal.cause,
-                "{}: {refusal}",
-                crate::dispatcher::peer::address(&mut peer.transport.socket)
-            );
+            crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{}: {refusal}", peer.address_text());
         }
         None => {}
     }

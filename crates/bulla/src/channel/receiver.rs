@@ -114,7 +114,7 @@ pub(crate) fn turn(peer: &mut Peer, local: &mut Local, state: &mut State, link: 
         Some(replaced_by(&receiving.instance.channel))
     };
     let refusal = refusal.or_else(|| receiving.stopped());
-    receiving.show(peer.transport.traffic, local, state);
+    receiving.show(peer.traffic, local, state);
     match refusal {
         Some(refusal) => end(peer, local, state, link, refusal),
         None => replenish(peer, link),
@@ -139,7 +139,7 @@ pub(crate) fn confirmed(peer: &mut Peer, local: &mut Local, state: &mut State, l
             numbers.confirmed += 1;
         }
     }
-    receiving.show(peer.transport.traffic, local, state);
+    receiving.show(peer.traffic, local, state);
     match receiving.stopped() {
         Some(refusal) => end(peer, local, state, link, refusal),
         None => replenish(peer, link),
@@ -199,7 +199,7 @@ pub(crate) fn stop(peer: &mut Peer, local: &mut Local, state: &mut State, force:
         }
         let waits = matches!(receiving.phase, Phase::Stopping(_)) && receiving.stopped().is_none();
         let done = force || !waits;
-        receiving.show(peer.transport.traffic, local, state);
+        receiving.show(peer.traffic, local, state);
         if done {
             end(peer, local, state, link, refusal);
         } else {

@@ -32,7 +32,7 @@ const RELEASED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Hot path, once a turn in which the transmission queue, the journal or the partner had something to say.
 pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let Peer { front, links, sending, transport, .. } = peer;
+    let Peer { front, links, sending, transport, output_full, traffic, .. } = peer;
     let Some(sending) = sending.as_deref_mut() else { return };
     let mut turn = Turn { front: &mut **front, links, local, state };
     sending.retry_at = sending.retry_at.filter(|at| *at > turn.local.now);
@@ -49,7 +49,7 @@ pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
                     break;
                 }
                 Taken::Blocked => {
-                    transport.output_full |= sending.main_link().is_none_or(|link| turn.front.credit(link) > 0);
+                    *output_full |= sending.main_link().is_none_or(|link| turn.front.credit(link) > 0);
                     break;
                 }
             }
@@ -61,11 +61,8 @@ pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
             let now = turn.local.now;
             let heartbeat = sending.definition.heartbeat;
             let idle = now.saturating_duration_since(sending.last_activity);
-            if !heartbeat.is_zero()
-                && idle >= heartbeat
-                && let Some(tls) = transport.socket.tls_socket_mut()
-            {
-                tls.reset_before_data_after_heartbeat();
+            if !heartbeat.is_zero() && idle >= heartbeat {
+                transport.sends_after_heartbeat();
             }
             sending.last_activity = now;
             turn.local.freed(sending.queue, turn.state);
@@ -76,7 +73,7 @@ pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
         sending.stage.end();
         turn.front.close(None);
     }
-    sending.report(transport.traffic, turn.state);
+    sending.report(*traffic, turn.state);
     if let Stage::Failing(why) = &sending.stage {
         let why = why.clone();
         fail(peer, local, why);

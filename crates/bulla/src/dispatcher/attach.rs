@@ -98,7 +98,7 @@ fn channel(
         (None, None) => return None,
     };
     Some(result.inspect_err(|refusal| {
-        let partner = super::peer::address(&mut peer.transport.socket);
+        let partner = peer.address_text();
         if local.manager.peer_lines.may_write(local.now) {
             crate::warning!(
                 reason = refusal.reason.code,

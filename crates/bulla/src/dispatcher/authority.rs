@@ -22,8 +22,7 @@ use crate::reason::{self, Refusal};
 use crate::rights::no_right;
 use crate::sign_in::verdict::Identity;
 use crate::topics;
-use bulla_seal::dn::Dn;
-use openssl::x509::X509VerifyResult;
+use crate::transport::{Shown, Transport};
 use slab::Slab;
 use std::net::SocketAddr;
 use std::sync::PoisonError;
@@ -253,15 +252,10 @@ fn mapped(peer: &mut Peer, local: &Local, state: &State, channel: &str, user: Op
     if !definitions.queue_manager.channel_authentication || definitions.channel_rules.is_empty() {
         return Ok(Mapped::default());
     }
-    let address = peer
-        .transport
-        .socket
-        .peer_address()
-        .map_err(|error| Refusal::new(reason::NOT_AUTHORIZED, error.to_string()))?;
-    let ssl = peer.transport.socket.established().filter(|ssl| ssl.verify_result() == X509VerifyResult::OK);
-    let certificate = ssl.and_then(|ssl| ssl.peer_certificate());
-    let subject = certificate.as_ref().and_then(|shown| Dn::from_x509_name(shown.subject_name()).ok());
-    let issuer = certificate.as_ref().and_then(|shown| Dn::from_x509_name(shown.issuer_name()).ok());
+    let gone = || Refusal::new(reason::NOT_AUTHORIZED, "the partner has hung up");
+    let address = peer.address().ok_or_else(gone)?;
+    let Shown { subject, issuer, .. } =
+        peer.transport.certificate().filter(|shown| shown.is_verified).unwrap_or_default();
     let caller = Caller {
         channel,
         address: address.ip(),
@@ -325,7 +319,7 @@ pub(crate) fn mapped_channel(
     let mapped = mapped(peer, local, state, channel, Some(&user))?;
     if mapped.sign_in_required && peer.sign_in.identity.user.is_none() {
         let refusal = kept_out_of(format!("{channel}: the partner has not signed in"));
-        let from = super::peer::address(&mut peer.transport.socket);
+        let from = peer.address_text();
         denials::tell(&local.manager, local.now, &from, None, &refusal);
         return Err(refusal);
     }
@@ -359,7 +353,7 @@ pub(crate) fn prove_for_ring(
         let word = protection.word();
         return unproved(format!("SPLPROT({word}) opens no ring of a user whom a map by address names"));
     }
-    if peer.transport.socket.verified_certificate() {
+    if peer.transport.has_verified_certificate() {
         return Ok(());
     }
     let user = local.manager.channel_user(definition);
@@ -387,8 +381,7 @@ pub(super) fn tell_of(peer: &mut Peer, local: &Local, refusal: &Refusal) {
     if refusal.cause == Some(KEPT_OUT) {
         return;
     }
-    let from =
-        peer.transport.from.map_or_else(|| super::peer::address(&mut peer.transport.socket), |from| from.to_string());
+    let from = peer.address_text();
     let user = peer.identity.user.as_deref().or(peer.sign_in.identity.user.as_deref());
     denials::tell(&local.manager, local.now, &from, user, refusal);
 }
@@ -409,7 +402,7 @@ fn needs(link: &Link) -> Option<(Right, &str)> {
 }
 
 /// Rights have changed: connections and links that have lost theirs end with 2035.
-pub(super) fn recheck(peers: &mut Slab<Peer>, local: &mut Local, state: &mut State) {
+pub(super) fn recheck<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, state: &mut State) {
     for (key, peer) in peers {
         if peer.calling.is_some() || peer.opened.is_none() || peer.front.is_closed() {
             continue;

@@ -14,15 +14,13 @@ use crate::sole_connection;
 pub(super) fn describe(peer: &Peer, local: &Local) -> Connected {
     let Partner { container, product, version, .. } = peer.partner();
     let product = if version.is_empty() { product } else { format!("{product} {version}") };
-    let cipher =
-        peer.transport.socket.established().and_then(|ssl| ssl.current_cipher()).map(|cipher| cipher.name().to_owned());
     Connected {
         id: ConnectionId::new(local.index, peer.generation),
         user: peer.identity.user.clone(),
         application: container,
         product,
-        address: peer.transport.from.map(|from| from.to_string()).unwrap_or_default(),
-        cipher: cipher.unwrap_or_default(),
+        address: peer.from.map(|from| from.to_string()).unwrap_or_default(),
+        cipher: peer.transport.cipher().unwrap_or_default(),
         since_ms: peer.since_ms,
         handles: peer.links.values().map(|link| handle(link, peer)).collect(),
     }

@@ -2,7 +2,7 @@
 
 use super::consumers::Looked;
 use super::local::{Confirmation, Confirmed, Local};
-use super::peer::{self, Link, Peer};
+use super::peer::{Link, Peer};
 use super::serve_list::Asked;
 use super::shares::Shares;
 use super::{attach, authority, ending, get, put, resume, returns, sasl, unit_of_work};
@@ -15,6 +15,7 @@ use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
 use crate::resumable::Over;
 use crate::task::TaskMeter;
+use crate::transport::Transport;
 use crate::triggering;
 use bulla_amqp::DeliveryState;
 use bulla_device::role::{self, Role};
@@ -28,8 +29,8 @@ const SERVE_MAX: usize = 512;
 const SWEEP_MAX: usize = 10_000;
 
 /// The connections of a dispatcher, and what its turns need beside their sockets.
-pub(super) struct Core {
-    pub(super) peers: Slab<Peer>,
+pub(super) struct Core<T> {
+    pub(super) peers: Slab<Peer<T>>,
     pub(super) local: Local,
     /// None of those who have signed in takes much more of the time than another.
     pub(super) shares: Shares,
@@ -38,7 +39,7 @@ pub(super) struct Core {
     journal_cpu_ns: u64,
 }
 
-impl Core {
+impl<T: Transport> Core<T> {
     /// The core of dispatcher `index`, without connections.
     pub(super) fn new(
         index: usize,
@@ -420,7 +421,7 @@ fn closed(peer: &mut Peer, local: &mut Local, state: &mut State, error: Option<b
     peer.ended.closed_by = error.as_ref().map(sender::said);
     ending::forget_all(peer, local, state, true);
     if let Some(error) = error.filter(|_| local.manager.peer_lines.may_write(local.now)) {
-        crate::note!("{}: connection closed: {error}", peer::address(&mut peer.transport.socket));
+        crate::note!("{}: connection closed: {error}", peer.address_text());
     }
 }
 
@@ -439,7 +440,6 @@ pub(super) fn tick_of(peer: &mut Peer, local: &mut Local, state: &mut State) {
     if peer.calling.as_ref().is_some_and(|calling| calling.deadline.is_some_and(|at| at <= now)) {
         peer.end("no answer to the call in time");
     }
-    peer.give_up_renewal(now);
     put::tick(peer, state);
     authority::end_with_token(peer, local, state);
     authority::end_without_channel(peer, local, state);

@@ -15,6 +15,7 @@ use crate::front::LinkId;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::resumable::Over;
+use crate::transport::Transport;
 use bulla_queue::QueueId;
 use slab::Slab;
 
@@ -153,7 +154,12 @@ pub(super) fn delete_closed(local: &Local, state: &mut State, queue: &str, how: 
 }
 
 /// Ends the links of this dispatcher that get from a queue which is gone.
-pub(super) fn end_consumers(peers: &mut Slab<Peer>, local: &mut Local, state: &mut State, queue: QueueId) {
+pub(super) fn end_consumers<T: Transport>(
+    peers: &mut Slab<Peer<T>>,
+    local: &mut Local,
+    state: &mut State,
+    queue: QueueId,
+) {
     let Some(consumers) = local.consumers.remove(&queue) else { return };
     for Seat { key, generation, link } in consumers.seats() {
         let Some(peer) = peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };

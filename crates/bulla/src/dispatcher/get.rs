@@ -39,7 +39,7 @@ const OPEN_INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// Hot path, once per message that a client gets: the next message of its queue, if the link takes one.
 pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> Looked {
-    let Peer { key, front, links, identity, generation, transport, user, staged_gets, .. } = peer;
+    let Peer { key, front, links, identity, generation, output_full, user, staged_gets, .. } = peer;
     let (front, Some(Link::Consumer(consumer))) = (&mut **front, links.get_mut(&link)) else { return Looked::Gone };
     if let Err(refusal) = consumer.look_up_again(state) {
         ending::detach(peer, local, state, link, &refusal);
@@ -49,7 +49,7 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         if front.credit(link) == 0 {
             return Looked::NoCredit;
         }
-        transport.output_full = true;
+        *output_full = true;
         return Looked::Blocked;
     }
     if let Err(refusal) = consumer.may_acquire(local, state) {

@@ -11,6 +11,7 @@ mod backlog_tests;
 mod calls;
 #[cfg(test)]
 mod caused_tests;
+mod connection;
 pub(crate) mod connections;
 pub(crate) mod consumer;
 mod consumers;
@@ -53,21 +54,20 @@ pub(crate) mod unit_of_work;
 pub use socket::Moved;
 
 use self::core::{Core, tick_of};
-use crate::arriving::{Line, Share};
+use crate::arriving::Line;
 use crate::clock::Clock;
 use crate::connections::Question;
 use crate::front::Front;
 use crate::mailbox::{Left, Mailbox, Notice, WAKE_UP};
 use crate::manager::{Manager, State};
-use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
-use crate::sign_in::verdict::Identity;
 use crate::tls::Tls;
 use bulla_device::role::{self, Role};
 use bulla_device::scheduler::Answer;
+use connection::{Connection, SocketTransport};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use peer::{Link, Peer, Transport};
+use peer::{Link, Peer, Place};
 use precedence::Precedence;
 use signatures::Signatures;
 use slab::Slab;
@@ -108,7 +108,7 @@ pub(crate) struct Dispatcher {
     poll: Poll,
     /// The listeners; none once the queue manager stops.
     ports: Vec<ListenPort>,
-    core: Core,
+    core: Core<SocketTransport>,
     active: Vec<usize>,
     /// What is read, until its connection's front end has taken it.
     room: Box<[u8]>,
@@ -261,7 +261,8 @@ impl Dispatcher {
         self.resume();
         self.active.retain(|&key| {
             let Some(peer) = self.core.peers.get_mut(key) else { return false };
-            let goes_on = peer.wants_to_read() || peer.wants_to_write() || peer.is_over();
+            let goes_on =
+                connection::wants_to_read(peer) || connection::wants_to_write(peer) || connection::is_over(peer);
             (peer.listed, peer.active) = (goes_on, goes_on);
             goes_on
         });
@@ -271,7 +272,7 @@ impl Dispatcher {
         self.resume();
         let (mut known, mut unauthenticated) = (0, 0);
         for key in &self.active {
-            if let Some(peer) = self.core.peers.get(*key).filter(|peer| peer.wants_to_read()) {
+            if let Some(peer) = self.core.peers.get(*key).filter(|peer| connection::wants_to_read(peer)) {
                 *(if peer.is_unauthenticated() { &mut unauthenticated } else { &mut known }) += 1;
             }
         }
@@ -299,7 +300,7 @@ impl Dispatcher {
     fn read_known(&mut self) {
         let Self { active, core: Core { peers, shares, local, .. }, .. } = self;
         let known = active.iter().filter_map(|key| peers.get(*key));
-        let wanting = known.filter(|peer| peer.wants_to_read()).filter_map(Peer::sharing_user);
+        let wanting = known.filter(|peer| connection::wants_to_read(peer)).filter_map(Peer::sharing_user);
         shares.begin(local.now, wanting);
         for place in 0..self.active.len() {
             self.read_from(self.active[place], false, None);
@@ -343,7 +344,7 @@ impl Dispatcher {
             .core
             .peers
             .get_mut(key)
-            .filter(|peer| peer.wants_to_read() && peer.is_unauthenticated() == unauthenticated)
+            .filter(|peer| connection::wants_to_read(peer) && peer.is_unauthenticated() == unauthenticated)
         else {
             return;
         };
@@ -356,11 +357,15 @@ impl Dispatcher {
         let _role = role::enter(peer.role());
         let all = &self.core.local.manager.arriving;
         let Some(arriving_max) = self.line.may_read((key, peer.generation), &mut peer.arriving, all) else { return };
-        let (began, before) =
-            (user.map(|_| self.core.local.manager.clock.now()), peer.transport.traffic.bytes_received);
-        peer.read(&mut self.room, &self.core.local, bytes_max.into_iter().chain(arriving_max).chain(share).min());
+        let (began, before) = (user.map(|_| self.core.local.manager.clock.now()), peer.traffic.bytes_received);
+        connection::read(
+            peer,
+            &mut self.room,
+            &self.core.local,
+            bytes_max.into_iter().chain(arriving_max).chain(share).min(),
+        );
         if let (Some(user), Some(began)) = (user, began) {
-            self.core.shares.read(user, peer.transport.traffic.bytes_received - before);
+            self.core.shares.read(user, peer.traffic.bytes_received - before);
             self.core.shares.took(user, self.core.local.manager.clock.since(began));
         }
         self.signatures.ask(peer);
@@ -479,11 +484,11 @@ impl Dispatcher {
         let _role = role::enter(peer.role());
         let user = peer.sharing_user().filter(|_| self.core.shares.is_shared());
         let began = user.map(|_| self.core.local.manager.clock.now());
-        let has_written = peer.write(&self.core.local.tls_meter);
+        let has_written = connection::write(peer, &self.core.local.tls_meter);
         if let (Some(user), Some(began)) = (user, began) {
             self.core.shares.took(user, self.core.local.manager.clock.since(began));
         }
-        if has_written && std::mem::take(&mut peer.transport.output_full) {
+        if has_written && std::mem::take(&mut peer.output_full) {
             for link in peer.links.values() {
                 if let Link::Consumer(consumer) = link {
                     self.core.local.serve(consumer.route.queue);
@@ -560,7 +565,7 @@ impl Dispatcher {
     }
 
     /// Takes a connection in. One that is `ready` may be read and written; another one says so first.
-    fn add(&mut self, mut socket: Socket, front: Box<Front>, ready: bool) -> io::Result<&mut Peer> {
+    fn add(&mut self, mut socket: Socket, front: Box<Front>, ready: bool) -> io::Result<&mut Connection> {
         let entry = self.core.peers.vacant_entry();
         let key = entry.key();
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -568,33 +573,8 @@ impl Dispatcher {
             self.poll.registry().register(stream, Token(key), interest)?;
         }
         self.core.local.generation += 1;
-        entry.insert(Peer {
-            key,
-            generation: self.core.local.generation,
-            since_ms: self.core.local.wall_ms,
-            front,
-            transport: Transport::new(socket, ready),
-            identity: Identity::default(),
-            user: None,
-            sign_in: peer::SignIn::default(),
-            admission: peer::Admission::default(),
-            held: 0,
-            links: HashMap::default(),
-            opened: None,
-            arriving: Share::new(self.core.local.now),
-            listed: false,
-            active: false,
-            ended: peer::Ended::default(),
-            idle_since: None,
-            calling: None,
-            sending: None,
-            is_channel: false,
-            units: Vec::new(),
-            staged_gets: HashMap::default(),
-            dynamic: Vec::new(),
-            sole: None,
-            left: Vec::new(),
-        });
+        let place = Place { key, generation: self.core.local.generation };
+        entry.insert(Peer::new(place, front, SocketTransport::new(socket, ready), &self.core.local));
         list(&mut self.core.peers, &mut self.active, key);
         self.core.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
     }
@@ -620,7 +600,8 @@ impl Dispatcher {
                     let Some(peer) = self.core.peers.get_mut(key) else { continue };
                     peer.transport.read_closed |= event.is_read_closed();
                     // A handshake goes on by reading, also where it waited to write.
-                    peer.transport.readable |= event.is_readable() || (event.is_writable() && peer.is_shaking_hands());
+                    peer.transport.readable |=
+                        event.is_readable() || (event.is_writable() && connection::is_shaking_hands(peer));
                     peer.transport.writable |= event.is_writable();
                     list(&mut self.core.peers, &mut self.active, key);
                 }
@@ -645,7 +626,7 @@ impl Dispatcher {
             }
             Notice::Survey(question) => self.questions.push(question),
             Notice::Stop { generation, question } => {
-                let is_meant = |peer: &Peer| peer.generation == generation && !peer.front.is_ending();
+                let is_meant = |peer: &Connection| peer.generation == generation && !peer.front.is_ending();
                 let found = self.core.peers.iter_mut().find(|(_, peer)| is_meant(peer));
                 question.answer(found.map(|(_, peer)| {
                     let was = connections::describe(peer, &self.core.local);
@@ -705,7 +686,7 @@ impl Dispatcher {
                     reason = refusal.reason.code,
                     cause = refusal.cause,
                     "{}: {refusal}",
-                    peer::address(&mut peer.transport.socket)
+                    peer.address_text()
                 );
                 ending::forget_all(peer, &mut self.core.local, state, false);
                 peer.front.close(Some(refusal.to_amqp()));
@@ -719,6 +700,7 @@ impl Dispatcher {
                 peer.ended.broken.get_or_insert_with(|| "did not take the last words".into());
                 self.core.local.touched.push(key);
             }
+            connection::give_up_renewal(peer, now);
             tick_of(peer, &mut self.core.local, state);
             if peer.ended.broken.is_some() {
                 self.core.local.touched.push(key);
@@ -754,7 +736,7 @@ impl Dispatcher {
     fn reap(&mut self, state: &mut State) {
         for index in 0..self.active.len() {
             let key = self.active[index];
-            if !self.core.peers.get(key).is_some_and(Peer::is_over) {
+            if !self.core.peers.get(key).is_some_and(connection::is_over) {
                 continue;
             }
             let began = self.clock().now();
@@ -786,7 +768,7 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 /// Puts a connection on the list of those to look at.
-fn list(peers: &mut Slab<Peer>, active: &mut Vec<usize>, key: usize) {
+fn list(peers: &mut Slab<Connection>, active: &mut Vec<usize>, key: usize) {
     if let Some(peer) = peers.get_mut(key) {
         if !peer.active {
             active.push(key);

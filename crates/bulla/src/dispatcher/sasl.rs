@@ -11,7 +11,7 @@ use crate::sign_in::checks::{Applicant, Turn};
 use crate::sign_in::lockout::Begun;
 use crate::sign_in::token::TokenError;
 use crate::sign_in::verdict::{Identity, Verdict};
-use crate::{tls, users};
+use crate::users;
 use bulla_amqp::scram::{ScramError, ScramServer};
 use bulla_amqp::{BearerResponse, Mechanism, PlainResponse};
 use bytes::Bytes;
@@ -69,7 +69,7 @@ fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
     let Some(act_as) = other_user(plain.authorization, plain.user) else {
         return refuse(peer, local, Some(plain.user), &NO_USER);
     };
-    let ring = peer.transport.socket.is_tls();
+    let ring = peer.transport.is_tls();
     let identity = Identity { user: Some(plain.user.to_owned()), ring, act_as, until: None };
     let (user, password) = (plain.user.to_owned(), Zeroizing::new(plain.password.to_owned()));
     let (manager, address) = (local.manager.clone(), ip(peer));
@@ -205,13 +205,11 @@ fn named(user: &str) -> Option<String> {
 
 /// Where the client comes from. One that is gone already comes from nowhere, which is a place like another.
 fn ip(peer: &mut Peer) -> IpAddr {
-    peer.transport.from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
+    peer.from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
 }
 
 fn external(peer: &mut Peer, local: &Local, authorization: &[u8]) {
-    let user =
-        peer.transport.socket.established().and_then(|ssl| ssl.peer_certificate()).and_then(|cert| tls::user_of(&cert));
-    match user {
+    match peer.transport.certificate().and_then(|shown| shown.user) {
         Some(user) => match std::str::from_utf8(authorization).ok().and_then(|other| other_user(other, &user)) {
             Some(act_as) => done(peer, Identity { user: Some(user), ring: true, act_as, until: None }),
             None => refuse(peer, local, Some(&user), &NO_USER),
@@ -248,7 +246,7 @@ fn refuse_token(peer: &mut Peer, local: &Local, why: &dyn Display, status: &str)
 }
 
 fn tell(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {
-    let address = peer.transport.from.map_or_else(|| "unknown".into(), |address| address.to_string());
+    let address = peer.from.map_or_else(|| "unknown".into(), |address| address.to_string());
     authority::tell_of_sign_in(&local.manager, local.now, address, user.and_then(named), why);
 }
 

@@ -5,7 +5,7 @@
 //! keeps no one else waiting.
 
 use super::CONNECTIONS_MAX;
-use super::peer::Peer;
+use super::connection::Connection;
 use crate::mailbox::{Mailbox, Notice};
 use crate::manager::Manager;
 use bulla_device::scheduler::{Answer, Sink};
@@ -52,7 +52,7 @@ impl Signatures {
     }
 
     /// Takes what a handshake asks for, if it is blocked by that.
-    pub(super) fn ask(&mut self, peer: &Peer) {
+    pub(super) fn ask(&mut self, peer: &Connection) {
         let Some(job) = peer.transport.socket.tls_socket().and_then(super::tls_socket::TlsSocket::question) else {
             return;
         };

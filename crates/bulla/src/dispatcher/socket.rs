@@ -19,20 +19,6 @@ pub enum Moved {
     End,
 }
 
-/// Counts of one socket.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Traffic {
-    /// Writes, and their bytes.
-    pub(crate) buffers_sent: u64,
-    pub(crate) bytes_sent: u64,
-    /// Reads, and their bytes.
-    pub(crate) buffers_received: u64,
-    pub(crate) bytes_received: u64,
-    /// Keys renewed (SSLRKEYS), and when last, milliseconds since 1970.
-    pub(crate) key_resets: u64,
-    pub(crate) last_key_reset_ms: Option<u64>,
-}
-
 /// A connected socket.
 pub(crate) enum Socket {
     /// TCP as it is.

@@ -471,7 +471,7 @@ pub(crate) fn tick(peer: &mut Peer, local: &mut Local, state: &mut State) {
         let detail = format!("the unit of work is older than {seconds} s (MAXUAGE)");
         unit.doomed = Some(Refusal { cause: Some(AGE), ..Refusal::new(reason::BACKED_OUT, detail) });
         let contents = unit.take_contents();
-        let address = super::peer::address(&mut peer.transport.socket);
+        let address = peer.address_text();
         crate::warning!("{address}: a unit of work is backed out: it is older than {seconds} s");
         undo(peer, local, state, contents);
         local.touch(peer.key);

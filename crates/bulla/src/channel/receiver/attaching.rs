@@ -21,7 +21,7 @@ use crate::mailbox::Notice;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
-use crate::tls;
+use crate::transport::Protected;
 use bulla_amqp::types::{AnyTarget, SenderSettleMode, Target};
 use bulla_amqp::{AttachReply, AttachRequest};
 use bulla_queue::Ticket;
@@ -62,7 +62,7 @@ pub(crate) fn greeted(
     greeting: &SenderGreeting,
 ) -> Result<(), Refusal> {
     let definition = definition(state, &greeting.channel)?;
-    let tls = Tls::of(peer, &definition)?;
+    let tls = peer.transport.check_channel(&definition)?;
     let definition = mapped_channel(peer, local, state, &greeting.channel, definition)?;
     peer.renew_keys(state.definitions.key_reset_bytes(&definition));
     check(greeting, &definition)?;
@@ -169,7 +169,7 @@ pub(crate) fn request(
     definition: ChannelDefinition,
     session: SessionId,
 ) -> Result<(), Refusal> {
-    let tls = Tls::of(peer, &definition)?;
+    let tls = peer.transport.check_channel(&definition)?;
     peer.renew_keys(state.definitions.key_reset_bytes(&definition));
     let missing = |what: &str| {
         let detail = format!("{}: the partner is not Bulla, and the channel has no {what}", id.channel);
@@ -203,7 +203,7 @@ pub(crate) fn request(
 /// How a partner has proved who it is: by its certificate, or by a strong sign-in. Empty for neither.
 pub(in crate::channel) fn proof(peer: &Peer, subject: &str, issuer: &str) -> String {
     let said = match &peer.sign_in.identity.user {
-        _ if peer.transport.socket.verified_certificate() => format!("certificate {subject} of {issuer}"),
+        _ if peer.transport.has_verified_certificate() => format!("certificate {subject} of {issuer}"),
         Some(user) if peer.sign_in.identity.ring => format!("user {user}"),
         _ => String::new(),
     };
@@ -307,7 +307,7 @@ pub(crate) fn foreign(
     (channel, queue): (&str, &str),
 ) -> Result<(), Refusal> {
     let definition = definition(state, channel)?;
-    let tls = Tls::of(peer, &definition)?;
+    let tls = peer.transport.check_channel(&definition)?;
     let definition = mapped_channel(peer, local, state, channel, definition)?;
     peer.renew_keys(state.definitions.key_reset_bytes(&definition));
     let (queue, manager) = match queue.split_once('@') {
@@ -380,26 +380,6 @@ fn receiving(
         listed: false,
         counts: Counts::default(),
         definition,
-    }
-}
-
-/// What a connection's TLS is, for the status of a channel that may use it.
-struct Tls {
-    protocol: &'static str,
-    cipher_spec: String,
-    peer_name: String,
-    peer_issuer: String,
-}
-
-impl Tls {
-    /// SSLCIPH, SSLCAUTH and SSLPEER are looked at before anything else.
-    fn of(peer: &Peer, definition: &ChannelDefinition) -> Result<Self, Refusal> {
-        let ssl = peer.transport.socket.established();
-        let certificate = tls::check_channel(ssl, definition).map_err(|refusal| refusal.refusal())?;
-        let (protocol, cipher_spec) = tls::agreed(ssl);
-        let (peer_name, peer_issuer) =
-            certificate.map(|certificate| (certificate.subject, certificate.issuer)).unwrap_or_default();
-        Ok(Self { protocol, cipher_spec, peer_name, peer_issuer })
     }
 }
 
@@ -489,7 +469,13 @@ fn shown(mut text: String) -> String {
 }
 
 /// What is known of an instance when it begins.
-fn status(peer: &mut Peer, local: &Local, state: &State, definition: &ChannelDefinition, tls: Tls) -> ChannelStatus {
+fn status(
+    peer: &mut Peer,
+    local: &Local,
+    state: &State,
+    definition: &ChannelDefinition,
+    tls: Protected,
+) -> ChannelStatus {
     let opened = peer.opened.as_deref();
     let told = |name| shown(opened.and_then(|open| protocol::text(&open.properties, name)).unwrap_or_default());
     ChannelStatus {
@@ -497,8 +483,8 @@ fn status(peer: &mut Peer, local: &Local, state: &State, definition: &ChannelDef
         remote_application: opened.map(|open| shown(protocol::printable(&open.container_id))).unwrap_or_default(),
         remote_product: told(protocol::PRODUCT),
         remote_version: told(protocol::VERSION),
-        connection: crate::dispatcher::peer::address(&mut peer.transport.socket),
-        local_address: peer.transport.socket.local_address().map(|address| address.to_string()).unwrap_or_default(),
+        connection: peer.address_text(),
+        local_address: peer.transport.local_address().map(|address| address.to_string()).unwrap_or_default(),
         job: format!("{:08X}.dispatcher-{}", std::process::id(), local.index),
         user: definition.user.clone().unwrap_or_else(|| state.definitions.queue_manager.name.clone()),
         started_ms: Some(local.wall_ms),

@@ -16,7 +16,7 @@ pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Loc
     receiving.line.cancel_all().for_each(drop);
     receiving.tell();
     local.receivers.remove(&(peer.key, link));
-    receiving.show(peer.transport.traffic, local, state);
+    receiving.show(peer.traffic, local, state);
     if let Some(numbers) = &receiving.numbers {
         state.channels.leave_numbers(&numbers.note_name, receiving.place);
     }

@@ -34,7 +34,7 @@ pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: O
     usage.sender = None;
     usage.getters = usage.getters.saturating_sub(1);
     local.forget_interest(sending.queue, state);
-    sending.report(peer.transport.traffic, state);
+    sending.report(peer.traffic, state);
     let in_doubt = !sending.numbers.messages.is_empty();
     let why = match std::mem::replace(&mut sending.stage, Stage::Ending(None)) {
         Stage::Failing(refusal) => Some(refusal),
