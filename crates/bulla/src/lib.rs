@@ -49,7 +49,6 @@ mod simulation;
 mod sole_connection;
 mod task;
 pub mod task_activity;
-mod threads;
 pub mod tls;
 pub mod topics;
 pub mod traffic_activity;

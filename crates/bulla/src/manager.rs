@@ -1,4 +1,4 @@
-//! What every thread of a queue manager shares: queues, definitions, rings, users and the pools.
+//! What every thread of a queue manager shares: queues, definitions, rings and users.
 
 use crate::accounting::{Accounts, Traffic};
 use crate::adapter::Adapters;
@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
 use crate::envelope::{Defaults, Label};
+use crate::events;
 use crate::limits::{ConnectedUsers, QueueUses, UserId};
 use crate::mailbox::{Mailboxes, Notice};
 use crate::maps::HashMap;
@@ -35,14 +36,11 @@ use crate::sign_in::lockout::Lockouts;
 use crate::sign_in::tokens::Tokens;
 use crate::sole_connection::SoleConnections;
 use crate::task::{Tasks, costs_now};
-use crate::threads::Pools;
-use crate::tls::Tls;
 use crate::topics::Topics;
 use crate::traffic_history::TrafficHistory;
 use crate::triggering::{self, Triggering};
 use crate::users::Users;
 use crate::wall_clock::wall_ms;
-use crate::{events, folders};
 use bulla_device::role;
 use bulla_queue::{
     Backlog, DeliverySequence, DepthWatch, MessageId, QueueAttributes, QueueId, Store, Ticket, UserShare,
@@ -83,12 +81,8 @@ pub struct Manager {
     pub(crate) mailboxes: Arc<Mailboxes>,
     /// What tasks do.
     pub(crate) tasks: Arc<Tasks>,
-    /// The threads of dispatchers and adapters.
-    pub(crate) pools: Mutex<Pools>,
     /// Where partners and applications are listened for: `amqp://127.0.0.1:5672`. Set at the start.
     pub(crate) listeners: OnceLock<Vec<String>>,
-    /// TLS of the listener and of channels.
-    pub tls: Arc<Tls>,
     /// Set to end the dispatchers after they have drained.
     pub(crate) stopping: AtomicBool,
     /// What protection did since the start, by policy.
@@ -295,15 +289,12 @@ impl Manager {
         (definitions, noted): (Definitions, Noted),
         Parts { mailboxes, tasks, devices, audit, arriving }: Parts,
     ) -> Self {
-        let tls = Arc::new(Tls::new(data.join(folders::TLS)));
-        tls.follow(&definitions);
         let tokens = Tokens::new(&data);
         tokens.follow(&definitions.queue_manager);
         let peer_lines = Arc::<PeerLines>::default();
         let definitions_writer = Arc::<Writer>::default();
         Self {
             name: definitions.queue_manager.name.clone(),
-            tls,
             tokens,
             data,
             clock: Clock::default(),
@@ -317,7 +308,6 @@ impl Manager {
             devices,
             mailboxes,
             tasks,
-            pools: Mutex::default(),
             listeners: OnceLock::new(),
             stopping: AtomicBool::new(false),
             accounts: Accounts::default(),

@@ -39,7 +39,6 @@ const BELOW: &[&str] = &[
     "sign_in",
     "task",
     "task_activity",
-    "threads",
     "tls",
     "traffic_activity",
     "traffic_history",

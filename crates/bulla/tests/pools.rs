@@ -108,7 +108,7 @@ fn wait_until<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, actual: i
 #[test]
 fn dispatchers_come_and_go_under_load_and_no_message_is_lost_or_out_of_turn() {
     let (directory, running, endpoint) = queue_manager();
-    let manager = running.manager().clone();
+    let pools = running.threads().clone();
     let (stop, passed) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for pair in 0..PAIRS {
@@ -134,14 +134,14 @@ fn dispatchers_come_and_go_under_load_and_no_message_is_lost_or_out_of_turn() {
     // As many as at the start, which was one.
     mqsc(&directory, "ALTER QMGR CHIDISPS(AUTO) CHIADAPS(AUTO)");
     wait_until("they end", (1, 1), || (threads("dispatcher-"), threads("adapter-")));
-    manager.resize_dispatchers(0).unwrap();
-    manager.resize_adapters(0).unwrap();
+    pools.resize_dispatchers(0).unwrap();
+    pools.resize_adapters(0).unwrap();
     assert_eq!((threads("dispatcher-"), threads("adapter-")), (1, 1), "one is the least");
 
     // One that is surplus goes on while it has a connection.
-    manager.resize_dispatchers(2).unwrap();
+    pools.resize_dispatchers(2).unwrap();
     let mut clients: Vec<Client> = (0..2).map(|_| Client::connect(&endpoint).unwrap()).collect();
-    manager.resize_dispatchers(1).unwrap();
+    pools.resize_dispatchers(1).unwrap();
     for client in &mut clients {
         let link = client.sender("Q0", false).unwrap().link;
         client.put(link, message(0), PATIENCE).unwrap();
@@ -159,6 +159,6 @@ fn dispatchers_come_and_go_under_load_and_no_message_is_lost_or_out_of_turn() {
     more.into_iter().for_each(|client| client.close().unwrap());
 
     running.stop().unwrap();
-    manager.resize_dispatchers(4).unwrap();
+    pools.resize_dispatchers(4).unwrap();
     assert_eq!(threads("dispatcher-"), 0, "a queue manager that has ended makes no more");
 }

@@ -8,7 +8,7 @@ use super::supervisor;
 use crate::catalog::ChannelDefinition;
 use crate::manager::Manager;
 use crate::reason::{self, Refusal};
-use crate::tls;
+use crate::tls::{self, Tls};
 use bulla_amqp::{Connection, Event};
 use bytes::BytesMut;
 use openssl::ssl::SslStream;
@@ -60,11 +60,16 @@ impl Write for Hasty {
 ///
 /// # Errors
 /// Why the channel could not start: no connection, TLS, or a partner that is closed to it.
-pub(crate) fn ping(manager: &Manager, channel: &str, definition: &ChannelDefinition) -> Result<String, Refusal> {
+pub(crate) fn ping(
+    manager: &Manager,
+    tls: &Tls,
+    channel: &str,
+    definition: &ChannelDefinition,
+) -> Result<String, Refusal> {
     let mut last = Refusal::new(reason::CHANNEL_CONFIG_ERROR, format!("{channel} has no CONNAME"));
     for name in &definition.connections {
         supervisor::may_call(channel, definition)?;
-        match ping_one(manager, channel, definition, name) {
+        match ping_one(manager, tls, channel, definition, name) {
             Ok(seen) => return Ok(seen),
             Err(refusal) => last = refusal,
         }
@@ -72,7 +77,13 @@ pub(crate) fn ping(manager: &Manager, channel: &str, definition: &ChannelDefinit
     Err(last)
 }
 
-fn ping_one(manager: &Manager, channel: &str, definition: &ChannelDefinition, name: &str) -> Result<String, Refusal> {
+fn ping_one(
+    manager: &Manager,
+    tls: &Tls,
+    channel: &str,
+    definition: &ChannelDefinition,
+    name: &str,
+) -> Result<String, Refusal> {
     let began = Instant::now();
     let failed = |error: io::Error| Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{name}: {error}"));
     let unknown = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
@@ -85,7 +96,7 @@ fn ping_one(manager: &Manager, channel: &str, definition: &ChannelDefinition, na
     let (partner, security) = match &definition.cipher_spec {
         None => (meet(&mut engine, &mut { stream }, began).map_err(failed)?, String::new()),
         Some(_) => {
-            let ssl = tls::channel_client(&manager.tls, definition, channel, target.host());
+            let ssl = tls::channel_client(tls, definition, channel, target.host());
             let ssl = ssl.map_err(|refusal| refusal.refusal())?;
             let mut stream = SslStream::new(ssl, stream).map_err(|error| failed(io::Error::other(error)))?;
             if let Err(error) = stream.do_handshake() {

@@ -74,7 +74,7 @@ impl Dispatcher {
         let socket = match &definition.cipher_spec {
             None => Socket::Plain(stream),
             Some(_) => {
-                let ssl = tls::channel_client(&self.core.local.manager.tls, definition, &id.channel, target.host());
+                let ssl = tls::channel_client(&self.tls, definition, &id.channel, target.host());
                 Socket::tls(stream, ssl.map_err(|refusal| refusal.refusal())?).map_err(failed)?
             }
         };

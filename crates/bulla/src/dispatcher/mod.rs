@@ -108,6 +108,8 @@ pub(crate) struct Dispatcher {
     poll: Poll,
     /// The listeners; none once the queue manager stops.
     ports: Vec<ListenPort>,
+    /// What channels call their partners with, and the second listener speaks.
+    tls: Arc<Tls>,
     core: Core<SocketTransport>,
     active: Vec<usize>,
     /// What is read, until its connection's front end has taken it.
@@ -131,6 +133,15 @@ pub(crate) struct Dispatcher {
     joined: Vec<usize>,
 }
 
+/// The listeners of the first dispatcher, which accepts for all. Others have none.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    /// Without TLS.
+    pub(crate) clear: Option<TcpListener>,
+    /// With TLS.
+    pub(crate) tls: Option<TcpListener>,
+}
+
 /// A listener.
 struct ListenPort {
     listener: TcpListener,
@@ -148,13 +159,13 @@ impl Dispatcher {
         manager: Arc<Manager>,
         Left { poll, generation }: Left,
         mailbox: Arc<Mailbox>,
-        clear: Option<TcpListener>,
-        tls: Option<(TcpListener, Arc<Tls>)>,
+        listeners: Listeners,
+        tls: Arc<Tls>,
     ) -> io::Result<Self> {
         let port = |token, tls| move |listener| ListenPort { listener, token, tls, pending: false };
-        let clear = clear.map(port(LISTEN_CLEAR, None));
-        let tls = tls.map(|(listener, tls)| port(LISTEN_TLS, Some(tls))(listener));
-        let mut ports: Vec<ListenPort> = clear.into_iter().chain(tls).collect();
+        let clear = listeners.clear.map(port(LISTEN_CLEAR, None));
+        let secured = listeners.tls.map(port(LISTEN_TLS, Some(tls.clone())));
+        let mut ports: Vec<ListenPort> = clear.into_iter().chain(secured).collect();
         for ListenPort { listener, token, .. } in &mut ports {
             poll.registry().register(listener, *token, Interest::READABLE)?;
         }
@@ -165,6 +176,7 @@ impl Dispatcher {
             ports,
             active: Vec::new(),
             room: vec![0; READ_BYTES].into(),
+            tls,
             core: Core::new(index, manager, mailbox, generation, now),
             notices: Vec::new(),
             questions: Vec::new(),

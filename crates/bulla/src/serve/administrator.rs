@@ -1,5 +1,6 @@
 //! What the admin language does to a running queue manager.
 
+use super::pools::Threads;
 use crate::accounting::Traffic;
 use crate::authority::ANONYMOUS;
 use crate::catalog::connections::{Connected, ConnectionId, Connections};
@@ -38,6 +39,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// One request's hold on the queue manager.
 pub(super) struct Administrator<'a> {
     manager: &'a Arc<Manager>,
+    threads: &'a Threads,
     state: Hold<'a>,
 }
 
@@ -61,8 +63,9 @@ impl DerefMut for Hold<'_> {
 }
 
 impl<'a> Administrator<'a> {
-    pub(super) fn new(manager: &'a Arc<Manager>) -> Self {
-        Self { manager, state: Hold(Some(manager.lock())) }
+    pub(super) fn new(threads: &'a Threads) -> Self {
+        let manager = &threads.manager;
+        Self { manager, threads, state: Hold(Some(manager.lock())) }
     }
 
     /// Lets go of the queues for something that needs none of them: others go on meanwhile.
@@ -147,7 +150,7 @@ impl<'a> Administrator<'a> {
     /// Devices come and go as the definitions say, once these are durable. Another command may have changed them again
     /// meanwhile: what is defined now counts.
     fn follow_devices(&mut self, changes: &[Change]) -> Vec<String> {
-        let Self { manager, state } = self;
+        let Self { manager, state, .. } = self;
         let mut warnings = Vec::new();
         for change in changes {
             if let Change::Delete { name, sort: Sort::Device, .. } = change
@@ -176,7 +179,7 @@ impl<'a> Administrator<'a> {
         let any = |of: fn(&Change) -> bool| changes.iter().any(of);
         let State { definitions, .. } = &*self.state;
         if any(|change| change.is_of(&[Sort::Channel]) || matches!(change, Change::AlterManager(_))) {
-            self.manager.tls.follow(definitions);
+            self.threads.tls.follow(definitions);
         }
         // By a queue-manager alias a queue may be open without a right on that.
         if any(|change| {
@@ -208,7 +211,7 @@ impl<'a> Administrator<'a> {
             match change {
                 Change::Delete { name, sort: Sort::Channel, .. } => self.state.channels.forget(name),
                 Change::AlterManager(definition) => {
-                    if let Err(error) = self.manager.resize_pools(definition) {
+                    if let Err(error) = self.threads.resize_pools(definition) {
                         warnings.push(format!("not all adapters and dispatchers could be started: {error}"));
                     }
                 }
@@ -636,7 +639,8 @@ impl Administered for Administrator<'_> {
             return Err(AdminError::ChannelInUse { name: name.to_owned(), state: instance.status.state });
         }
         // It waits for the network: no other thread shall.
-        let seen = self.apart(|manager| ping::ping(manager, name, &definition));
+        let tls = &self.threads.tls;
+        let seen = self.apart(|manager| ping::ping(manager, tls, name, &definition));
         seen.map_err(|refusal| self.channel_error(name, &refusal))
     }
 
@@ -673,8 +677,8 @@ impl Administered for Administrator<'_> {
             u32::try_from(states().filter(|state| which(*state)).count()).unwrap_or(u32::MAX)
         };
         InitiatorStatus {
-            adapters: self.manager.adapter_tasks(),
-            dispatchers: self.manager.dispatcher_tasks(),
+            adapters: self.threads.adapter_tasks(),
+            dispatchers: self.threads.dispatcher_tasks(),
             // Each dispatcher does the TLS of its own connections.
             tls_tasks: Tasks::default(),
             current: count(&|state| state != ChannelState::Inactive),
@@ -806,8 +810,8 @@ pub(super) fn limits(manager: &Manager) -> LimitSnapshot {
 /// What queues, policies and channels have counted, for the metrics. The queues' lock is held for [`COPIED_AT_ONCE`] of
 /// them at a time, so that a scrape delays no one however many there are; what is defined or deleted meanwhile may be
 /// missing.
-pub(super) fn traffic(manager: &Arc<Manager>) -> TrafficSnapshot {
-    let administrator = Administrator::new(manager);
+pub(super) fn traffic(threads: &Threads) -> TrafficSnapshot {
+    let administrator = Administrator::new(threads);
     let definitions = administrator.definitions();
     let (queues, queues_beyond) = labelled(definitions.queues.keys());
     let queues: Vec<String> = queues.into_iter().cloned().collect();
@@ -824,9 +828,9 @@ pub(super) fn traffic(manager: &Arc<Manager>) -> TrafficSnapshot {
     drop(administrator);
     instances.sort_unstable();
     TrafficSnapshot {
-        queues: copied(manager, &queues, |administrator, name| Some((name.clone(), administrator.queue_status(name)?))),
-        policies: policies.into_iter().map(|name| (name.clone(), manager.accounts.of(&name))).collect(),
-        channels: copied(manager, &instances, |administrator, id| {
+        queues: copied(threads, &queues, |administrator, name| Some((name.clone(), administrator.queue_status(name)?))),
+        policies: policies.into_iter().map(|name| (name.clone(), threads.manager.accounts.of(&name))).collect(),
+        channels: copied(threads, &instances, |administrator, id| {
             let instance = administrator.state.channels.get(id)?;
             Some(((id.channel.clone(), id.partner.clone()), administrator.shown(instance)))
         }),
@@ -835,20 +839,20 @@ pub(super) fn traffic(manager: &Arc<Manager>) -> TrafficSnapshot {
 }
 
 /// Keeps how queues and policies stand at this minute, with the queues' lock as [`traffic`] holds it.
-pub(super) fn keep_traffic(manager: &Arc<Manager>, now: SystemTime) {
-    let administrator = Administrator::new(manager);
+pub(super) fn keep_traffic(threads: &Threads, now: SystemTime) {
+    let administrator = Administrator::new(threads);
     let definitions = administrator.definitions();
     let queues: Vec<String> = definitions.queues.keys().cloned().collect();
     let policies: Vec<String> = definitions.policies.keys().cloned().collect();
     drop(administrator);
     let queues =
-        copied(manager, &queues, |administrator, name| Some((name.clone(), administrator.queue_status(name)?)));
+        copied(threads, &queues, |administrator, name| Some((name.clone(), administrator.queue_status(name)?)));
     let policy = |name: String| {
-        let meters = manager.accounts.of(&name);
-        (name, PolicyStatus { since_ms: manager.since_ms, taken_ms: wall_ms(now), meters })
+        let meters = threads.manager.accounts.of(&name);
+        (name, PolicyStatus { since_ms: threads.manager.since_ms, taken_ms: wall_ms(now), meters })
     };
     let policies = policies.into_iter().map(policy).collect();
-    let mut history = manager.traffic_history();
+    let mut history = threads.manager.traffic_history();
     history.queues.keep(now, queues);
     history.policies.keep(now, policies);
 }
@@ -856,10 +860,10 @@ pub(super) fn keep_traffic(manager: &Arc<Manager>, now: SystemTime) {
 /// Queues, or instances of channels, whose numbers are copied while the queues' lock is held once: microseconds.
 const COPIED_AT_ONCE: usize = 64;
 
-fn copied<N, T>(manager: &Arc<Manager>, all: &[N], copy: impl Fn(&Administrator<'_>, &N) -> Option<T>) -> Vec<T> {
+fn copied<N, T>(threads: &Threads, all: &[N], copy: impl Fn(&Administrator<'_>, &N) -> Option<T>) -> Vec<T> {
     let mut copies = Vec::with_capacity(all.len());
     for some in all.chunks(COPIED_AT_ONCE) {
-        let administrator = Administrator::new(manager);
+        let administrator = Administrator::new(threads);
         copies.extend(some.iter().filter_map(|one| copy(&administrator, one)));
     }
     copies
@@ -894,7 +898,7 @@ mod tests {
         };
         let running = start(&settings).unwrap();
         let manager = running.manager().clone();
-        let apply = |changes: Vec<Change>| Administrator::new(&manager).apply_all(changes).map(drop);
+        let apply = |changes: Vec<Change>| Administrator::new(running.threads()).apply_all(changes).map(drop);
         let local = |name: &str| Change::Define { name: name.into(), object: Object::Local(LocalQueue::default()) };
         let device = DeviceDefinition { autostart: false, ..DeviceDefinition::accelerator() };
         apply(vec![local("Q"), Change::define("LANES", device)]).unwrap();

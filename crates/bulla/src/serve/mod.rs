@@ -17,6 +17,7 @@ use crate::catalog::{Definitions, DeviceDefinition};
 use crate::channel::supervisor;
 pub use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
+use crate::dispatcher::Listeners;
 use crate::events::certificates;
 pub use crate::folders::{JOURNAL, RINGS, TLS};
 use crate::mailbox::Mailboxes;
@@ -40,6 +41,7 @@ use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::Rings;
 use mio::net::TcpListener;
 use overseer::Overseer;
+pub use pools::Threads;
 use serde_json::json;
 use std::fmt;
 use std::io;
@@ -123,6 +125,7 @@ fn lanes_beside_program() -> PathBuf {
 /// A queue manager that runs.
 pub struct Running {
     manager: Arc<Manager>,
+    threads: Arc<Threads>,
     definitions_writer: Option<JoinHandle<()>>,
     statistics: Option<JoinHandle<()>>,
     certificates: Option<Watch>,
@@ -300,7 +303,10 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let started = json!({ "qmgr": name, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
     let started = audit.record(vec![Entry::new(Kind::Start, Who::QueueManager, started)]);
     started.map_err(|error| file(&data.join(crate::audit::FOLDER), io::Error::other(error)))?;
-    let tls = tls.map(|listener| (listener, manager.tls.clone()));
+    let ports = Listeners { clear, tls };
+    let tls = Tls::new(data.join(TLS));
+    tls.follow(&manager.lock().definitions);
+    let threads = Arc::new(Threads::new(manager.clone(), Arc::new(tls)));
     define_queues(&manager, data)?;
     manager.follow_blocked_addresses(&manager.lock().definitions);
     if manager.lock().definitions.authorities.records.is_empty() {
@@ -314,20 +320,21 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let listeners = addresses.iter().filter_map(|(scheme, address)| Some(format!("{scheme}://{}", (*address)?)));
     manager.listeners.get_or_init(|| listeners.collect());
     let definition = manager.lock().definitions.queue_manager.clone();
-    manager.make_checkers(cores).map_err(|error| file(data, error))?;
-    let pools = manager.make_pools(&definition, (settings.dispatchers, settings.adapters), (clear, tls));
-    pools.map_err(|error| file(data, error))?;
-    let admin = start_admin(&manager, admin)?;
-    let admin_of_roles = admin_of_roles.map(|socket| start_admin_of_roles(&manager, socket)).transpose()?;
+    threads.make_checkers(cores).map_err(|error| file(data, error))?;
+    let made = threads.make_pools(&definition, (settings.dispatchers, settings.adapters), ports);
+    made.map_err(|error| file(data, error))?;
+    let admin = start_admin(&threads, admin)?;
+    let admin_of_roles = admin_of_roles.map(|socket| start_admin_of_roles(&threads, socket)).transpose()?;
     let definitions_writer = Some(start_definitions_writer(&manager).map_err(|error| file(data, error))?);
-    let statistics = start_statistics(&manager).map_err(|error| file(data, error))?;
+    let statistics = start_statistics(&threads).map_err(|error| file(data, error))?;
     let certificates = Some(watch_certificates(&manager).map_err(|error| file(data, error))?);
-    let metrics = metrics.map(|listener| start_metrics(&manager, listener)).transpose();
+    let metrics = metrics.map(|listener| start_metrics(&threads, listener)).transpose();
     let metrics = metrics.map_err(|error| file(data, error))?;
     let metrics_address = metrics.as_ref().map(metrics::Server::address);
     let (statistics, admin) = (Some(statistics), Some(admin));
     Ok(Running {
         manager,
+        threads,
         definitions_writer,
         statistics,
         certificates,
@@ -345,6 +352,12 @@ impl Running {
     #[must_use]
     pub fn manager(&self) -> &Arc<Manager> {
         &self.manager
+    }
+
+    /// The threads that work for clients and channels.
+    #[must_use]
+    pub fn threads(&self) -> &Arc<Threads> {
+        &self.threads
     }
 
     /// Says goodbye to every connection, writes what is open, and ends.
@@ -365,8 +378,8 @@ impl Running {
     }
 
     fn join(&mut self) -> io::Result<()> {
-        self.manager.join_dispatchers()?;
-        self.manager.end_checkers()?;
+        self.threads.join_dispatchers()?;
+        self.threads.end_checkers()?;
         for admin in [self.admin.take(), self.admin_of_roles.take()].into_iter().flatten() {
             admin.stop();
         }
@@ -376,7 +389,7 @@ impl Running {
         drop(self.certificates.take());
         self.manager.adapters.stop();
         self.manager.devices.scheduler().shut_down();
-        self.manager.join_adapters()?;
+        self.threads.join_adapters()?;
         self.manager.tasks.stop();
         if let Some(thread) = self.statistics.take() {
             thread.join().map_err(|_| io::Error::other("the thread for statistics died"))?;
@@ -521,9 +534,9 @@ impl Drop for AdminSocket {
     }
 }
 
-fn start_admin(manager: &Arc<Manager>, socket: AdminSocket) -> Result<admin::Server, StartError> {
-    let manager = manager.clone();
-    socket.serve(|data, listener| admin::serve(data, listener, move |peer, text| carried_out(&manager, peer, text)))
+fn start_admin(threads: &Arc<Threads>, socket: AdminSocket) -> Result<admin::Server, StartError> {
+    let threads = threads.clone();
+    socket.serve(|data, listener| admin::serve(data, listener, move |peer, text| carried_out(&threads, peer, text)))
 }
 
 /// The socket for administrators with a role, in a directory that they can reach.
@@ -541,17 +554,17 @@ fn listen_for_roles(data: &Path, directory: &Path) -> Result<AdminSocket, StartE
     AdminSocket::bind(directory, listen())
 }
 
-fn start_admin_of_roles(manager: &Arc<Manager>, socket: AdminSocket) -> Result<admin::Server, StartError> {
-    let (manager, asked) = (manager.clone(), manager.clone());
+fn start_admin_of_roles(threads: &Arc<Threads>, socket: AdminSocket) -> Result<admin::Server, StartError> {
+    let (threads, asked) = (threads.clone(), threads.manager.clone());
     let known = move |peer| overseer::role_of(&asked, peer).is_some();
     socket.serve(|directory, listener| {
-        admin::serve_some(directory, listener, known, move |peer, text| carried_out(&manager, peer, text))
+        admin::serve_some(directory, listener, known, move |peer, text| carried_out(&threads, peer, text))
     })
 }
 
-fn carried_out(manager: &Arc<Manager>, peer: admin::Peer, text: &str) -> Vec<mqsc::Reply> {
-    let mut overseer = Overseer::new(manager, peer);
-    let mut replies = mqsc::execute_overseen(text, &mut overseer, |command| command(&mut Administrator::new(manager)));
+fn carried_out(threads: &Threads, peer: admin::Peer, text: &str) -> Vec<mqsc::Reply> {
+    let mut overseer = Overseer::new(&threads.manager, peer);
+    let mut replies = mqsc::execute_overseen(text, &mut overseer, |command| command(&mut Administrator::new(threads)));
     overseer.finish(&mut replies);
     replies
 }
@@ -564,13 +577,14 @@ fn start_definitions_writer(manager: &Arc<Manager>) -> io::Result<JoinHandle<()>
     })
 }
 
-fn start_statistics(manager: &Arc<Manager>) -> io::Result<JoinHandle<()>> {
-    let manager = manager.clone();
+fn start_statistics(threads: &Arc<Threads>) -> io::Result<JoinHandle<()>> {
+    let threads = threads.clone();
     std::thread::Builder::new().name("statistics".into()).spawn(move || {
         role::begin(Role::Administration);
+        let manager = &threads.manager;
         let messages = || manager.lock().store.totals();
         let (busy_adapters, devices) = (|| manager.adapters.busy_peak(), || manager.devices.snapshot());
-        let keep = |now| administrator::keep_traffic(&manager, now);
+        let keep = |now| administrator::keep_traffic(&threads, now);
         manager.tasks.look_until_stopped(busy_adapters, devices, messages, keep);
     })
 }
@@ -605,19 +619,20 @@ fn watch_certificates(manager: &Arc<Manager>) -> io::Result<Watch> {
     Ok(Watch { ends: Some(ends), thread: Some(thread) })
 }
 
-fn start_metrics(manager: &Arc<Manager>, listener: std::net::TcpListener) -> io::Result<metrics::Server> {
-    let manager = manager.clone();
+fn start_metrics(threads: &Arc<Threads>, listener: std::net::TcpListener) -> io::Result<metrics::Server> {
+    let threads = threads.clone();
     metrics::serve(listener, move || {
+        let manager = &threads.manager;
         // In a statement of its own: the lock is taken again for what follows.
         let units = manager.lock().units;
         metrics::Counts {
             devices: manager.devices.snapshot(),
             tasks: manager.task_snapshot(),
             costs: manager.cost_snapshot(),
-            traffic: administrator::traffic(&manager),
+            traffic: administrator::traffic(&threads),
             units,
             audit: manager.audit.counts(),
-            limits: administrator::limits(&manager),
+            limits: administrator::limits(manager),
         }
     })
 }

@@ -2,16 +2,14 @@
 
 use crate::catalog::status::{TaskKind, Tasks};
 use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX, QueueManager};
-use crate::dispatcher::Dispatcher;
+use crate::dispatcher::{Dispatcher, Listeners};
 use crate::mailbox::Left;
 use crate::manager::Manager;
-use crate::threads::Pools;
 use crate::tls::Tls;
 use bulla_device::role::{self, Role};
-use mio::net::TcpListener;
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Most threads that check passwords and tokens: a quarter of the cores, but not more than that.
@@ -21,14 +19,37 @@ const CHECKERS_MAX: usize = 4;
 /// where processors are short all users need the dispatchers first. Where none are short it makes no difference.
 const ADAPTER_NICENESS: i32 = 5;
 
-/// The listeners of the first dispatcher, which accepts for all.
-pub(super) type Listeners = (Option<TcpListener>, Option<(TcpListener, Arc<Tls>)>);
+/// The threads that work for clients and channels, and the TLS that they speak.
+pub struct Threads {
+    pub(super) manager: Arc<Manager>,
+    /// TLS of the listener and of channels.
+    pub(super) tls: Arc<Tls>,
+    pools: Mutex<Pools>,
+}
 
-impl Manager {
+/// The threads that there are.
+#[derive(Default)]
+struct Pools {
+    /// By index; none where the thread has been joined.
+    dispatchers: Vec<Option<JoinHandle<io::Result<Left>>>>,
+    adapters: Vec<JoinHandle<()>>,
+    checkers: Vec<JoinHandle<()>>,
+    /// Dispatchers and adapters where CHIDISPS and CHIADAPS are AUTO.
+    started_with: (usize, usize),
+    /// The queue manager ends: no thread is made any more.
+    is_ending: bool,
+}
+
+impl Threads {
+    /// No thread is there yet.
+    pub(super) fn new(manager: Arc<Manager>, tls: Arc<Tls>) -> Self {
+        Self { manager, tls, pools: Mutex::default() }
+    }
+
     /// Makes the first threads: as many as CHIADAPS and CHIDISPS say, else as many as `started_with` (dispatchers,
     /// adapters). The first dispatcher gets the listeners.
     pub(super) fn make_pools(
-        self: &Arc<Self>,
+        &self,
         definition: &QueueManager,
         started_with: (usize, usize),
         listeners: Listeners,
@@ -40,10 +61,10 @@ impl Manager {
     }
 
     /// Makes the threads that check passwords and tokens, for a machine with so many cores.
-    pub(super) fn make_checkers(self: &Arc<Self>, cores: usize) -> io::Result<()> {
+    pub(super) fn make_checkers(&self, cores: usize) -> io::Result<()> {
         let mut pools = self.pools();
         for index in 0..(cores / 4).clamp(1, CHECKERS_MAX) {
-            let manager = self.clone();
+            let manager = self.manager.clone();
             let thread = std::thread::Builder::new().name(format!("sign-in-{index}")).spawn(move || {
                 let _ends = EndsTogether;
                 role::begin(Role::QueueManager);
@@ -56,7 +77,7 @@ impl Manager {
 
     /// Ends the threads that check passwords and tokens, and waits for them.
     pub(super) fn end_checkers(&self) -> io::Result<()> {
-        self.checks.stop();
+        self.manager.checks.stop();
         let threads = std::mem::take(&mut self.pools().checkers);
         for thread in threads {
             thread.join().map_err(|_| io::Error::other("a thread that checks passwords died"))?;
@@ -68,21 +89,21 @@ impl Manager {
     ///
     /// # Errors
     /// The system gives no more threads: there are fewer then.
-    pub(super) fn resize_pools(self: &Arc<Self>, definition: &QueueManager) -> io::Result<()> {
+    pub(super) fn resize_pools(&self, definition: &QueueManager) -> io::Result<()> {
         let (dispatchers, adapters) = wanted(definition, self.pools().started_with);
         self.resize_adapters(adapters).and(self.resize_dispatchers(dispatchers))
     }
 
     /// Adapters, and how many are wanted.
     pub(super) fn adapter_tasks(&self) -> Tasks {
-        let (started, requested) = self.adapters.counts();
+        let (started, requested) = self.manager.adapters.counts();
         tasks(started, requested)
     }
 
     /// Dispatchers, surplus ones that still have connections included, and how many are wanted.
     pub(super) fn dispatcher_tasks(&self) -> Tasks {
-        let started = self.mailboxes.iter().filter(|mailbox| !mailbox.is_closed()).count();
-        tasks(started, self.mailboxes.wanted())
+        let started = self.manager.mailboxes.iter().filter(|mailbox| !mailbox.is_closed()).count();
+        tasks(started, self.manager.mailboxes.wanted())
     }
 
     /// Has `count` adapters from now on, 1 to [`ADAPTERS_MAX`] of them. New ones begin at once; surplus ones end after
@@ -90,7 +111,7 @@ impl Manager {
     ///
     /// # Errors
     /// The system gives no more threads: there are fewer than `count` then.
-    pub fn resize_adapters(self: &Arc<Self>, count: usize) -> io::Result<()> {
+    pub fn resize_adapters(&self, count: usize) -> io::Result<()> {
         let mut pools = self.pools();
         if pools.is_ending {
             return Ok(());
@@ -98,8 +119,8 @@ impl Manager {
         // Those that ended some time ago.
         pools.adapters.retain(|thread| !thread.is_finished());
         let mut failed = None;
-        for index in self.adapters.want(count.clamp(1, ADAPTERS_MAX)) {
-            let manager = self.clone();
+        for index in self.manager.adapters.want(count.clamp(1, ADAPTERS_MAX)) {
+            let manager = self.manager.clone();
             let thread = std::thread::Builder::new().name(format!("adapter-{index}")).spawn(move || {
                 let _ends = EndsTogether;
                 role::begin(Role::Protection);
@@ -112,7 +133,7 @@ impl Manager {
             match thread {
                 Ok(thread) => pools.adapters.push(thread),
                 Err(error) => {
-                    self.adapters.not_run(index);
+                    self.manager.adapters.not_run(index);
                     failed = Some(error);
                 }
             }
@@ -125,24 +146,24 @@ impl Manager {
     ///
     /// # Errors
     /// The system gives no more threads or no more polls: there are fewer than `count` then.
-    pub fn resize_dispatchers(self: &Arc<Self>, count: usize) -> io::Result<()> {
-        self.make_dispatchers(count, (None, None))
+    pub fn resize_dispatchers(&self, count: usize) -> io::Result<()> {
+        self.make_dispatchers(count, Listeners::default())
     }
 
-    fn make_dispatchers(self: &Arc<Self>, count: usize, listeners: Listeners) -> io::Result<()> {
+    fn make_dispatchers(&self, count: usize, listeners: Listeners) -> io::Result<()> {
         let count = count.clamp(1, DISPATCHERS_MAX);
         let mut pools = self.pools();
         if pools.is_ending {
             return Ok(());
         }
         // First: one that is about to end and is wanted now stays, and a new one does not find itself surplus.
-        self.mailboxes.want(count);
+        self.manager.mailboxes.want(count);
         let mut listeners = Some(listeners);
         for index in 0..count {
-            let (clear, tls) = listeners.take().unwrap_or_default();
-            if let Err(error) = self.make_dispatcher(&mut pools, index, (clear, tls)) {
-                self.mailboxes.want(index);
-                if let Some(mailbox) = self.mailboxes.get(index) {
+            let listeners = listeners.take().unwrap_or_default();
+            if let Err(error) = self.make_dispatcher(&mut pools, index, listeners) {
+                self.manager.mailboxes.want(index);
+                if let Some(mailbox) = self.manager.mailboxes.get(index) {
                     mailbox.close();
                 }
                 return Err(error);
@@ -150,13 +171,13 @@ impl Manager {
         }
         drop(pools);
         // Surplus ones that have nothing to do leave at once.
-        self.ring_all();
+        self.manager.ring_all();
         Ok(())
     }
 
     /// Sees to it that there is a dispatcher of that index; those below it are there.
-    fn make_dispatcher(self: &Arc<Self>, pools: &mut Pools, index: usize, listeners: Listeners) -> io::Result<()> {
-        let left = match (self.mailboxes.get(index), pools.dispatchers.get_mut(index)) {
+    fn make_dispatcher(&self, pools: &mut Pools, index: usize, listeners: Listeners) -> io::Result<()> {
+        let left = match (self.manager.mailboxes.get(index), pools.dispatchers.get_mut(index)) {
             (Some(mailbox), Some(thread)) => {
                 if !mailbox.reopen() {
                     return Ok(());
@@ -169,15 +190,14 @@ impl Manager {
             }
             _ => {
                 let (left, mailbox) = Left::fresh()?;
-                self.mailboxes.add(mailbox);
+                self.manager.mailboxes.add(mailbox);
                 pools.dispatchers.push(None);
                 left
             }
         };
-        let Some(mailbox) = self.mailboxes.get(index).cloned() else { return Ok(()) };
-        let (clear, tls) = listeners;
-        let dispatcher = Dispatcher::new(index, self.clone(), left, mailbox, clear, tls)?;
-        let manager = self.clone();
+        let Some(mailbox) = self.manager.mailboxes.get(index).cloned() else { return Ok(()) };
+        let dispatcher = Dispatcher::new(index, self.manager.clone(), left, mailbox, listeners, self.tls.clone())?;
+        let manager = self.manager.clone();
         let thread = std::thread::Builder::new().name(format!("dispatcher-{index}")).spawn(move || {
             let _ends = EndsTogether;
             role::begin(Role::QueueManager);

@@ -10,7 +10,7 @@ use crate::catalog::status::TaskKind;
 use crate::catalog::{Change, Definitions};
 use crate::clock::Clock;
 use crate::devices::Devices;
-use crate::dispatcher::Dispatcher;
+use crate::dispatcher::{Dispatcher, Listeners};
 use crate::folders::RINGS;
 use crate::log::Exit;
 use crate::mailbox::{Left, Mailboxes};
@@ -20,6 +20,7 @@ use crate::noted::start::{Failed, Loaded, load};
 use crate::random::Random;
 use crate::serve;
 use crate::task::Tasks;
+use crate::tls::Tls;
 use crate::users::Users;
 use bulla_device::{Kind, Scheduler};
 use bulla_queue::sim::{Fate, Fault, SimDisk};
@@ -137,8 +138,9 @@ impl Node {
             state.store.sync(now).map_err(text)?;
         }
         let (left, mailbox) = Left::fresh().map_err(text)?;
+        let tls = Arc::new(Tls::new(nowhere));
         assert!(manager.mailboxes.add(mailbox.clone()));
-        let dispatcher = Dispatcher::new(0, manager.clone(), left, mailbox, None, None).map_err(text)?;
+        let dispatcher = Dispatcher::new(0, manager.clone(), left, mailbox, Listeners::default(), tls).map_err(text)?;
         Ok(Running { manager, dispatcher, due: now })
     }
 
