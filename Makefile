@@ -1,7 +1,7 @@
 # run     build, and start a queue manager to try
 # islands two queue managers and a message each way, protected in four ways: what lies where
 # test    everything: unit and integration tests, then the four unmodified clients and a suite of others against the program
-# simulate a queue manager on a simulated clock, network and disk, for SECONDS; BULLA_SEED for one seed: tests/README.md
+# simulate queue managers on a simulated clock, network and disk, for SECONDS; BULLA_SEED for one seed: tests/README.md
 # interop suites that others wrote for AMQP brokers, fetched and run against the program; docs/interoperability.md
 # check   what to run before a commit: format, lints, unit tests, licences and sources of what is built in
 # sbom    the list of what the program is made of, as CycloneDX, beside the program
@@ -62,7 +62,7 @@ test: test-packages build clients
 
 simulate: test-packages
 	$(if $(BULLA_SEED),,BULLA_SECONDS=$(SECONDS)) cargo test --release -p bulla --lib -- --nocapture \
-	    simulation::whatever_happens_clients_find_what_they_were_promised
+	    simulation::whatever_happens
 
 sbom: packages
 	tools/components.py sbom $(TARGET)/release/bulla.cdx.json

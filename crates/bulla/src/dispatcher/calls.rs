@@ -69,19 +69,34 @@ impl Dispatcher {
         let failed = |error: io::Error| Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{}: {error}", target.name));
         supervisor::may_call(&id.channel, definition)?;
         let (front, calling) = caller::front(&self.core.local, id, definition, target)?;
-        let stream = TcpStream::connect(target.address).map_err(failed)?;
-        let _ = stream.set_nodelay(true);
-        let socket = match &definition.cipher_spec {
-            None => Socket::Plain(stream),
-            Some(_) => {
-                let ssl = tls::channel_client(&self.tls, definition, &id.channel, target.host());
-                Socket::tls(stream, ssl.map_err(|refusal| refusal.refusal())?).map_err(failed)?
-            }
+        let socket = match self.simulated_call(target) {
+            Some(socket) => socket,
+            None => self.socket_to(id, definition, target)?,
         };
         let peer = self.add(socket, front, false).map_err(failed)?;
         peer.calling = Some(Box::new(calling));
         let (peer, generation) = (peer.key, peer.generation);
         Ok(Place { dispatcher: self.core.local.index, peer, generation })
+    }
+
+    /// A connection to that address, under TLS where the channel asks for it.
+    fn socket_to(&self, id: &InstanceId, definition: &ChannelDefinition, target: &Target) -> Result<Socket, Refusal> {
+        let failed = |error: io::Error| Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{}: {error}", target.name));
+        let stream = TcpStream::connect(target.address).map_err(failed)?;
+        let _ = stream.set_nodelay(true);
+        match &definition.cipher_spec {
+            None => Ok(Socket::Plain(stream)),
+            Some(_) => {
+                let ssl = tls::channel_client(&self.tls, definition, &id.channel, target.host());
+                Socket::tls(stream, ssl.map_err(|refusal| refusal.refusal())?).map_err(failed)
+            }
+        }
+    }
+
+    /// A call in a simulation; the program makes none.
+    #[cfg(not(test))]
+    fn simulated_call(&mut self, _: &Target) -> Option<Socket> {
+        None
     }
 
     pub(super) fn channel_letter(&mut self, notice: ChannelNotice, state: &mut State) {

@@ -44,7 +44,7 @@ mod serve_list;
 mod shares;
 mod signatures;
 #[cfg(test)]
-mod simulated;
+pub(crate) mod simulated;
 pub(crate) mod socket;
 pub(crate) mod sole;
 pub(crate) mod subscribe;
@@ -131,6 +131,9 @@ pub(crate) struct Dispatcher {
     /// Connections without a socket.
     #[cfg(test)]
     joined: Vec<usize>,
+    /// The calls that were made in a simulation, for who connects them; none where calls go to the system's network.
+    #[cfg(test)]
+    calls: Option<simulated::Calls>,
 }
 
 /// The listeners of the first dispatcher, which accepts for all. Others have none.
@@ -189,6 +192,8 @@ impl Dispatcher {
             stop_by: None,
             #[cfg(test)]
             joined: Vec::new(),
+            #[cfg(test)]
+            calls: None,
         })
     }
 

@@ -25,6 +25,8 @@ struct Inside {
     /// Where the calling end is.
     caller: SocketAddr,
     is_cut: bool,
+    /// Each end counts as having shown a certificate that the other one trusts.
+    is_proved: bool,
 }
 
 /// One direction.
@@ -42,7 +44,8 @@ impl Pipe {
     /// A connection that the end at `port` makes: that end, and the one that accepts.
     pub(crate) fn connect(port: u16) -> (Self, PipeEnd, PipeEnd) {
         let caller = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let pipe = Self(Arc::new(Mutex::new(Inside { ways: Default::default(), caller, is_cut: false })));
+        let pipe =
+            Self(Arc::new(Mutex::new(Inside { ways: Default::default(), caller, is_cut: false, is_proved: false })));
         let end = |out| PipeEnd { pipe: pipe.clone(), out };
         let (calls, accepts) = (end(0), end(1));
         (pipe, calls, accepts)
@@ -58,6 +61,27 @@ impl Pipe {
         let way = &mut self.lock().ways[way];
         let bytes = bytes.min(way.sent.len());
         way.arrived.extend(way.sent.drain(..bytes));
+    }
+
+    /// The next bytes of a direction that wait to be carried.
+    pub(crate) fn peek(&self, way: usize, bytes: usize) -> Vec<u8> {
+        self.lock().ways[way].sent.iter().take(bytes).copied().collect()
+    }
+
+    /// As if TLS had shown each end who the other one is.
+    pub(crate) fn prove(&self) {
+        self.lock().is_proved = true;
+    }
+
+    /// Whether it was [`prove`](Self::prove)d.
+    pub(crate) fn is_proved(&self) -> bool {
+        self.lock().is_proved
+    }
+
+    /// Whether it was [`cut`](Self::cut), or an end of it is gone.
+    pub(crate) fn is_over(&self) -> bool {
+        let inside = self.lock();
+        inside.is_cut || inside.ways.iter().any(|way| way.is_ended && way.sent.is_empty())
     }
 
     /// Ends the connection: what is under way is lost.

@@ -1,15 +1,50 @@
 //! A dispatcher without a thread: a simulation connects clients to it and calls its turns.
 
-use super::pipe::PipeEnd;
+use super::pipe::{Pipe, PipeEnd};
 use super::socket::Socket;
 use super::{Dispatcher, list, offered};
+use crate::channel::caller::Target;
+use std::net::SocketAddr;
 use std::time::Instant;
+
+/// Calls that were made in a simulation.
+#[derive(Default)]
+pub(crate) struct Calls {
+    made: Vec<Call>,
+    last_port: u16,
+}
+
+/// A call: the address that is called, and the end of the connection for who is there.
+pub(crate) struct Call {
+    pub(crate) to: SocketAddr,
+    pub(crate) accepts: PipeEnd,
+}
 
 impl Dispatcher {
     /// Takes in a client that connects.
     pub(crate) fn accept_pipe(&mut self, pipe: PipeEnd) {
         let front = offered::front(&self.core.local, false, true);
         self.add(Socket::Pipe(pipe), front, true).expect("nothing is registered");
+    }
+
+    /// From now on calls to partners are the simulation's.
+    pub(crate) fn simulate_calls(&mut self) {
+        self.calls = Some(Calls::default());
+    }
+
+    /// The calls that were made since this was asked last.
+    pub(crate) fn calls_made(&mut self) -> Vec<Call> {
+        self.calls.as_mut().map(|calls| std::mem::take(&mut calls.made)).unwrap_or_default()
+    }
+
+    /// A call, where a simulation connects them.
+    pub(super) fn simulated_call(&mut self, target: &Target) -> Option<Socket> {
+        let calls = self.calls.as_mut()?;
+        calls.last_port = calls.last_port.wrapping_add(1);
+        let (pipe, own, accepts) = Pipe::connect(calls.last_port);
+        pipe.prove();
+        calls.made.push(Call { to: target.address, accepts });
+        Some(Socket::Pipe(own))
     }
 
     /// One turn, with what has come by now. Says when the next one is due at the latest.

@@ -74,6 +74,9 @@ pub(super) struct Checker {
     /// Those that happen, unless the machine crashes first: nothing that was asked for behind them can have happened
     /// before.
     expected: Vec<OperationId>,
+    /// Messages cross from one queue manager to another: those that are not persistent may be lost at any time, and are
+    /// not in order with those that are.
+    crosses: bool,
     /// The disk was full since the last crash: any put may have been refused.
     was_full: bool,
     /// Those to which nothing can happen any more.
@@ -101,6 +104,17 @@ pub(super) struct Counts {
 }
 
 impl Checker {
+    /// Of queue managers with channels between them.
+    pub(super) fn of_crossing() -> Self {
+        Self { crosses: true, ..Self::default() }
+    }
+
+    /// A queue manager has crashed, and no queue is looked at for now.
+    pub(super) fn crashed(&mut self) {
+        self.counts.crashes += 1;
+        self.expected.clear();
+    }
+
     /// A number for a message that is about to be put.
     pub(super) fn number(&mut self, fact: Fact) -> Number {
         self.last_number += 1;
@@ -290,8 +304,12 @@ impl Checker {
     /// What is not there was never put, or removed.
     fn look_for_missing(&mut self, there: &BTreeSet<(Queue, Number)>) -> Result<(), String> {
         // Of what went with the process, or may never have come, nothing can be said.
-        let counts = |copy: &Copy| !(copy.is_lost || copy.is_optional && copy.removal.is_none());
-        let absent = self.copies.iter().filter(|(key, copy)| !there.contains(*key) && counts(copy));
+        let counts = |number: &Number, copy: &Copy| {
+            let may_be_lost = self.crosses && !self.facts[number].persistent;
+            !(copy.is_lost || may_be_lost || copy.is_optional && copy.removal.is_none())
+        };
+        let is_absent = |key: &(Queue, Number), copy: &Copy| !there.contains(key) && counts(&key.1, copy);
+        let absent = self.copies.iter().filter(|(key, copy)| is_absent(key, copy));
         let absent: Vec<(Queue, Number)> = absent.map(|(key, _)| *key).collect();
         // Whatever was put in a unit that is in doubt, and is not there, and was not to be removed, was not put.
         for key in &absent {
@@ -320,14 +338,14 @@ impl Checker {
 
     /// Those of one group lie in the order of their puts; a higher priority before a lower one.
     fn in_order(&self, queue: Queue, shown: &[Shown]) -> Result<(), String> {
-        let mut last: BTreeMap<(u64, u8), Number> = BTreeMap::new();
+        let mut last: BTreeMap<(u64, u8, bool), Number> = BTreeMap::new();
         let mut priority = u8::MAX;
         for shown in shown {
             if shown.priority > priority {
                 return Err(format!("message {} lies behind lower priorities on queue {queue}", shown.number));
             }
             priority = shown.priority;
-            let group = (self.facts[&shown.number].group, shown.priority);
+            let group = (self.facts[&shown.number].group, shown.priority, self.crosses && shown.persistent);
             if let Some(before) = last.insert(group, shown.number).filter(|before| *before > shown.number) {
                 return Err(format!("message {} lies behind {before} on queue {queue}", shown.number));
             }

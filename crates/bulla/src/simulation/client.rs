@@ -1,8 +1,8 @@
 //! A client of the simulation: the AMQP engine over a simulated connection, and what it has asked for.
 
-use super::body::{SECRET, filler_at, shown_body};
+use super::body::{filler_at, shown_body};
 use super::checker::{Checker, Fact, Holder, Number, OperationId, Queue, Shown};
-use super::protection::{Quality, sign_in};
+use super::protection::sign_in;
 use crate::dispatcher::pipe::{Pipe, PipeEnd};
 use crate::dispatcher::socket::Moved;
 use bulla_amqp::transaction::{Control, Declare, Discharge, LOCAL_TRANSACTIONS};
@@ -16,6 +16,7 @@ use bytes::{Bytes, BytesMut};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::time::Instant;
 
 /// Bytes read at once.
@@ -33,18 +34,18 @@ const LARGE_FILLER_BYTES_MAX: usize = 20_000;
 /// The number of messages that are not followed.
 const UNCOUNTED: Number = 0;
 
-/// Where clients put and get: the queues by their places, and a topic to which some of them subscribe.
+/// Where clients put and get.
 pub(super) struct Places {
-    /// Queues' names.
-    pub(super) queues: &'static [&'static str],
-    /// Of them, those that clients put on by name.
-    pub(super) open: usize,
-    /// Of those, the ones that are never full.
-    pub(super) roomy: &'static [Queue],
-    /// Of those, the ones that are protected.
-    pub(super) protected: &'static [(Queue, Quality)],
-    /// A topic's address; what is published there is on all queues behind `open`.
-    pub(super) topic: &'static str,
+    /// Addresses to put at, with the queue that a message comes to.
+    pub(super) puts: Vec<(&'static str, Queue)>,
+    /// Addresses to get from.
+    pub(super) gets: Vec<(&'static str, Queue)>,
+    /// Queues that are never full.
+    pub(super) roomy: Vec<Queue>,
+    /// What stands in the bodies of messages to queues that are protected.
+    pub(super) secrets: Vec<(Queue, &'static [u8])>,
+    /// A topic's address, and the queues on which all that is published there comes to lie.
+    pub(super) topic: Option<(&'static str, Range<Queue>)>,
 }
 
 impl Places {
@@ -53,9 +54,9 @@ impl Places {
         self.roomy.contains(&queue)
     }
 
-    /// How a queue is protected.
-    pub(super) fn quality(&self, queue: Queue) -> Option<Quality> {
-        self.protected.iter().find(|(protected, _)| *protected == queue).map(|(_, quality)| *quality)
+    /// What stands in the bodies of messages to that queue, where it is protected.
+    fn secret(&self, queue: Queue) -> &'static [u8] {
+        self.secrets.iter().find(|(protected, _)| *protected == queue).map_or(&[], |(_, secret)| secret)
     }
 }
 
@@ -308,18 +309,23 @@ impl Client {
         }
         let name = on.name();
         let puts = on.random.bool();
-        let place = on.random.usize(..on.places.queues.len() + usize::from(puts));
-        let (kind, request) = if puts {
-            let queue = Some(place).filter(|place| *place < on.places.open);
-            let address = queue.map_or(on.places.topic, |queue| on.places.queues[queue]);
-            (LinkKind::Puts(queue), AttachRequest::sender(format!("link-{name}"), address))
+        let (kind, address, request) = if puts {
+            let topics = on.places.topic.as_ref().map_or(0, |(_, queues)| queues.len() + 1);
+            let place = on.random.usize(..on.places.puts.len() + topics);
+            let (address, queue) = match (on.places.puts.get(place), &on.places.topic) {
+                (Some((address, queue)), _) => (*address, Some(*queue)),
+                (None, Some((address, _))) => (*address, None),
+                (None, None) => return,
+            };
+            (LinkKind::Puts(queue), address, AttachRequest::sender(format!("link-{name}"), address))
         } else {
             let confirmed = on.random.bool();
             let mode = if confirmed { ReceiverSettleMode::Second } else { ReceiverSettleMode::First };
-            let request = AttachRequest::receiver(format!("link-{name}"), on.places.queues[place]);
-            (LinkKind::Gets { queue: place, confirmed }, AttachRequest { rcv_settle_mode: mode, ..request })
+            let (address, queue) = on.places.gets[on.random.usize(..on.places.gets.len())];
+            let request = AttachRequest::receiver(format!("link-{name}"), address);
+            (LinkKind::Gets { queue, confirmed }, address, AttachRequest { rcv_settle_mode: mode, ..request })
         };
-        on.tell(format!("client {} attaches {name}, puts {puts}, {place}", self.name));
+        on.tell(format!("client {} attaches {name}, puts {puts}, {address}", self.name));
         let link = self.engine.attach(self.session, request);
         self.links.insert(link, Link::new(name, kind));
         if !puts {
@@ -354,7 +360,7 @@ impl Client {
             let fact = Fact { priority: 4, persistent: false, group: 0 };
             let settled = on.random.bool();
             on.tell(format!("client {} puts on a queue of its own", self.name));
-            self.engine.send(id, self.last_token, message(UNCOUNTED, fact, 0, false), settled);
+            self.engine.send(id, self.last_token, message(UNCOUNTED, fact, 0, &[]), settled);
         }
     }
 
@@ -399,8 +405,8 @@ impl Client {
             1..=15 => on.random.usize(..FILLER_BYTES_MAX),
             _ => 0,
         };
-        let is_secret = queue.is_some_and(|queue| on.places.quality(queue).is_some());
-        let payload = message(number, fact, filler, is_secret);
+        let secret = queue.map_or(&[][..], |queue| on.places.secret(queue));
+        let payload = message(number, fact, filler, secret);
         let settled = unit.is_none() && on.random.u8(..8) == 0;
         self.last_token += 1;
         let token = self.last_token;
@@ -411,9 +417,12 @@ impl Client {
                 (unit.operation, Some(unit.txn_id.clone()))
             }
         };
-        match queue {
-            Some(queue) => on.checker.puts(operation, queue, number),
-            None => on.checker.publishes(operation, on.places.open..on.places.queues.len(), number),
+        match (queue, &on.places.topic) {
+            (Some(queue), _) => on.checker.puts(operation, queue, number),
+            (None, topic) => {
+                let queues = topic.as_ref().map_or(0..0, |(_, queues)| queues.clone());
+                on.checker.publishes(operation, queues, number);
+            }
         }
         on.tell(format!("client {} puts {number} on {name}: {fact:?} {filler} {txn_id:?}", self.name));
         let sent = match txn_id {
@@ -638,8 +647,7 @@ fn ends_with_link() -> (Symbol, Value) {
 }
 
 /// The message of that number.
-fn message(number: Number, fact: Fact, filler: usize, is_secret: bool) -> Payload {
-    let secret = if is_secret { SECRET } else { &[] };
+fn message(number: Number, fact: Fact, filler: usize, secret: &[u8]) -> Payload {
     let filler = (0..filler).map(|at| filler_at(number, at));
     let body: Vec<u8> = number.to_be_bytes().into_iter().chain(secret.iter().copied()).chain(filler).collect();
     let parts = MessageParts {

@@ -12,28 +12,38 @@
 //! Two queues are protected. What adapters do is done by the same thread, in the order in which it came. OpenSSL's
 //! randomness is its own, so nothing of a sealed message but its length is part of what happens.
 //!
+//! [`pair::Pair`] joins two queue managers by channels.
+//!
 //! What is not simulated: `objects.mqsc`, the audit log and the file of users, TLS, and the meters of processor time.
 
 mod body;
 mod checker;
 mod client;
+mod events;
 mod late_log;
+mod look;
 mod node;
+mod pair;
 mod protection;
 mod world;
 
 use crate::dispatcher::harness::seeds_and_steps;
 use crate::log::EXIT_UNWINDS;
 use crate::wall_clock::wall_ms;
+use events::Run;
+use pair::Pair;
 use std::time::{Duration, Instant, SystemTime};
-use world::{Run, World};
+use world::World;
 
 /// Half a minute without optimisation, and less than a minute with it: most of the time is RSA's.
 const SEEDS: u64 = if cfg!(debug_assertions) { 10 } else { 40 };
 const STEPS: u64 = 20_000;
+/// Of two queue managers.
+const PAIR_SEEDS: u64 = if cfg!(debug_assertions) { 4 } else { 16 };
+const PAIR_STEPS: u64 = 20_000;
 
-/// Runs a seed, and says which it was where that fails.
-fn run(seed: u64, steps: u64) -> Run {
+/// Runs a seed of a simulation, and says which it was where that fails.
+fn run(simulated: fn(u64, u64) -> Result<Run, String>, seed: u64, steps: u64) -> Run {
     /// Says the seed also where something panics.
     struct Says(u64);
     impl Drop for Says {
@@ -45,37 +55,49 @@ fn run(seed: u64, steps: u64) -> Run {
     }
     let says = Says(seed);
     EXIT_UNWINDS.set(true);
-    let run = World::run(seed, steps);
+    let run = simulated(seed, steps);
     EXIT_UNWINDS.set(false);
     let run = run.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
     drop(says);
     run
 }
 
-#[test]
-fn whatever_happens_clients_find_what_they_were_promised() {
-    let (seeds, steps) = seeds_and_steps(SEEDS, STEPS);
+/// Runs the seeds that are asked for, or new ones for the time that is asked for.
+fn run_all(simulated: fn(u64, u64) -> Result<Run, String>, usual_seeds: u64, usual_steps: u64) {
+    let (seeds, steps) = seeds_and_steps(usual_seeds, usual_steps);
     let seconds = std::env::var("BULLA_SECONDS").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
     // Each longer run has seeds of its own.
     let first = if seconds.is_some() && seeds.start == 0 { wall_ms(SystemTime::now()) } else { seeds.start };
     let began = Instant::now();
-    let (mut simulated, mut last) = (Duration::ZERO, first);
+    let (mut simulated_time, mut last) = (Duration::ZERO, first);
     while seconds.map_or(last < seeds.end, |seconds| began.elapsed() < seconds) {
-        let run = run(last, steps);
+        let run = run(simulated, last, steps);
         println!("seed {last}: {:.0?} {:?}", run.simulated, run.counts);
-        (simulated, last) = (simulated + run.simulated, last + 1);
+        (simulated_time, last) = (simulated_time + run.simulated, last + 1);
     }
     let real = began.elapsed();
     println!(
-        "seeds {first} to {last} of {steps} steps: {simulated:.0?} simulated in {real:.1?}, {:.0} times as fast",
-        simulated.as_secs_f64() / real.as_secs_f64()
+        "seeds {first} to {last} of {steps} steps: {simulated_time:.0?} simulated in {real:.1?}, {:.0} times as fast",
+        simulated_time.as_secs_f64() / real.as_secs_f64()
     );
+}
+
+#[test]
+fn whatever_happens_clients_find_what_they_were_promised() {
+    run_all(World::run, SEEDS, STEPS);
+}
+
+#[test]
+fn whatever_happens_channels_bring_each_message_once() {
+    run_all(Pair::run, PAIR_SEEDS, PAIR_STEPS);
 }
 
 #[test]
 fn a_seed_runs_the_same_way_twice() {
     let (seeds, _) = seeds_and_steps(3, STEPS);
     for seed in seeds {
-        assert_eq!(run(seed, STEPS / 4).digest, run(seed, STEPS / 4).digest, "seed {seed}");
+        for simulated in [World::run, Pair::run] {
+            assert_eq!(run(simulated, seed, STEPS / 4).digest, run(simulated, seed, STEPS / 4).digest, "seed {seed}");
+        }
     }
 }

@@ -140,7 +140,9 @@ impl Node {
         let (left, mailbox) = Left::fresh().map_err(text)?;
         let tls = Arc::new(Tls::new(nowhere));
         assert!(manager.mailboxes.add(mailbox.clone()));
-        let dispatcher = Dispatcher::new(0, manager.clone(), left, mailbox, Listeners::default(), tls).map_err(text)?;
+        let mut dispatcher =
+            Dispatcher::new(0, manager.clone(), left, mailbox, Listeners::default(), tls).map_err(text)?;
+        dispatcher.simulate_calls();
         Ok(Running { manager, dispatcher, due: now })
     }
 

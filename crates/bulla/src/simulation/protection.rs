@@ -1,6 +1,6 @@
 //! Protected queues: the user that all clients are, its keys, and a look at what lies on queues and disks.
 
-use super::body::{SECRET, shown_body};
+use super::body::shown_body;
 use super::checker::{Number, Shown};
 use crate::authority::{Entity, ObjectType, Profile, RecordKey, SIGNED_IN};
 use crate::catalog::{BASE_TOPIC, Change};
@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-const USER: &str = "app";
+/// Who clients and channels are.
+pub(super) const USER: &str = "app";
 const PASSWORD: &str = "long enough for a test";
 /// Signatures with RSA have one length, so that all sealed messages of one length lie alike on the disk.
 const KEY: KeySpec = KeySpec::Rsa(2048);
@@ -104,7 +105,7 @@ impl Reader {
     /// The number in a sealed message's body.
     pub(super) fn number(
         &mut self,
-        (queue, quality): (&str, Quality),
+        (queue, manager, quality): (&str, &str, Quality),
         sealed: &Payload,
         clock: &Clock,
     ) -> Result<Number, String> {
@@ -117,7 +118,7 @@ impl Reader {
         if let Some(number) = self.known.get(&digest) {
             return Ok(*number);
         }
-        let expect = arrival.expect(vec![format!("{queue}@{}", MANAGER)]);
+        let expect = arrival.expect(vec![format!("{queue}@{manager}")]);
         let (policy, wall) = (Arc::new(policy(queue, quality)), clock.wall());
         let step = self.opener.open(&policy, &self.ring, der, expect, wall, wall);
         let opened =
@@ -129,14 +130,20 @@ impl Reader {
 }
 
 /// Nothing of what is protected stands on a disk in clear.
-pub(super) fn look_for_secrets(disk: &SimDisk) -> Result<(), String> {
+pub(super) fn look_for_secrets(disk: &SimDisk, secrets: &[&[u8]]) -> Result<(), String> {
     for (name, _) in disk.files() {
         let bytes = disk.contents(&name).unwrap_or_default();
-        if let Some(at) = bytes.windows(SECRET.len()).position(|window| window == SECRET) {
-            return Err(format!("{name} has a protected message in clear at byte {at}"));
-        }
+        secrets.iter().try_for_each(|secret| look_for(&bytes, secret).map_err(|what| format!("{name} has {what}")))?;
     }
     Ok(())
+}
+
+/// A secret is not among these bytes.
+pub(super) fn look_for(bytes: &[u8], secret: &[u8]) -> Result<(), String> {
+    match bytes.windows(secret.len()).position(|window| window == secret) {
+        None => Ok(()),
+        Some(at) => Err(format!("a protected message in clear at byte {at}")),
+    }
 }
 
 /// What a queue shows of a message, whose number is known.

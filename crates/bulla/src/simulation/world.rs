@@ -1,9 +1,12 @@
 //! The simulated world: a machine with a queue manager, clients, the network between them, and what goes wrong.
 
-use super::checker::{Checker, Counts, OperationId, Shown};
+use super::body::SECRET;
+use super::checker::{Checker, OperationId, Queue, Shown};
 use super::client::{Client, Places, Surroundings, shown};
+use super::events::{Events, Run};
+use super::look::{left_over, lying_on};
 use super::node::{Crashed, Node, open_to_all};
-use super::protection::{MANAGER, Quality, Reader, look_for_secrets, protects, shown_as};
+use super::protection::{MANAGER, Quality, Reader, look_for_secrets, protects};
 use crate::catalog::{Change, Full, LocalQueue, Subscription};
 use crate::clock::Clock;
 use crate::dispatcher::pipe::Pipe;
@@ -11,16 +14,15 @@ use crate::envelope;
 use bulla_queue::sim::Fate;
 use bulla_queue::{DefineError, JournalError, Ticket};
 use fastrand::Rng;
-use std::hash::{DefaultHasher, Hasher};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-const PLACES: Places = Places {
-    queues: &["FIRST", "SECOND", "SHORT", "TIGHT", "SEALED", "HIDDEN", "LEFT", "RIGHT"],
-    open: 6,
-    roomy: &[0, 4, 5],
-    protected: &[(4, Quality::Privacy), (5, Quality::Confidentiality)],
-    topic: "topic://news",
-};
+const QUEUES: [&str; 8] = ["FIRST", "SECOND", "SHORT", "TIGHT", "SEALED", "HIDDEN", "LEFT", "RIGHT"];
+/// Queues that clients put on by name; what is published is on all behind them.
+const OPEN: usize = 6;
+/// Those that are never full.
+const ROOMY: [Queue; 3] = [0, 4, 5];
+/// Those that are protected.
+const PROTECTED: [(Queue, Quality); 2] = [(4, Quality::Privacy), (5, Quality::Confidentiality)];
 /// The queue that producers wait for, and the one that refuses, when it is full.
 const SHORT: usize = 2;
 const TIGHT: usize = 3;
@@ -36,7 +38,7 @@ const QUIET_WITHIN_TURNS: u32 = 10_000;
 pub(super) struct World {
     random: Rng,
     clock: Clock,
-    began: Instant,
+    places: Places,
     node: Node,
     clients: Vec<Client>,
     /// What commands do that are not synced yet.
@@ -50,37 +52,6 @@ pub(super) struct World {
     events: Events,
 }
 
-/// What happened, as one number.
-struct Events {
-    digest: DefaultHasher,
-    clock: Clock,
-    /// Whether each is written on standard error.
-    traced: bool,
-    began: Instant,
-}
-
-impl Events {
-    fn tell(&mut self, what: &str) {
-        let at = self.clock.since(self.began);
-        if self.traced {
-            eprintln!("{:>14.6} {what}", at.as_secs_f64());
-        }
-        self.digest.write_u64(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
-        self.digest.write(what.as_bytes());
-    }
-}
-
-/// What a run came to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
-    /// Of all events.
-    pub(super) digest: u64,
-    /// Time that went by there.
-    pub(super) simulated: Duration,
-    /// What was checked.
-    pub(super) counts: Counts,
-}
-
 impl World {
     /// What follows from a seed.
     pub(super) fn run(seed: u64, steps: u64) -> Result<Run, String> {
@@ -89,21 +60,17 @@ impl World {
             world.step()?;
         }
         world.settle_down()?;
-        world.events.digest.write_u64(world.node.disk().steps());
-        let simulated = world.clock.since(world.began);
-        Ok(Run { digest: world.events.digest.finish(), simulated, counts: world.checker.counts })
+        Ok(world.events.run(world.node.disk().steps(), world.checker.counts))
     }
 
     fn new(seed: u64) -> Result<Self, String> {
         let clock = Clock::simulated();
-        let began = clock.now();
-        let traced = std::env::var_os("BULLA_TRACE").is_some();
-        let events = Events { digest: DefaultHasher::new(), clock: clock.clone(), traced, began };
+        let events = Events::new(&clock);
         let mut world = Self {
             random: Rng::with_seed(seed),
             node: Node::new(MANAGER, &clock),
             clock,
-            began,
+            places: places(),
             clients: Vec::new(),
             commands: Vec::new(),
             is_full: false,
@@ -145,19 +112,11 @@ impl World {
         Ok(())
     }
 
-    fn surroundings<'a>(
-        (checker, random, last_name): (&'a mut Checker, &'a mut Rng, &'a mut u64),
-        now: Instant,
-        tell: &'a mut dyn FnMut(String),
-    ) -> Surroundings<'a> {
-        Surroundings { places: &PLACES, checker, random, now, last_name, tell }
-    }
-
     /// Does something with a client, or with none yet.
     fn on<T>(&mut self, does: impl FnOnce(&mut Vec<Client>, &mut Surroundings<'_>) -> T) -> T {
-        let Self { clients, checker, random, last_name, events, clock, .. } = self;
+        let Self { clients, checker, random, last_name, events, clock, places, .. } = self;
         let mut tell = |what: String| events.tell(&what);
-        does(clients, &mut Self::surroundings((checker, random, last_name), clock.now(), &mut tell))
+        does(clients, &mut Surroundings { places, checker, random, now: clock.now(), last_name, tell: &mut tell })
     }
 
     fn connect(&mut self) {
@@ -222,7 +181,7 @@ impl World {
     /// What a queue manager still sends to connections that are gone comes back once it has noticed.
     fn notice_ends(&mut self) -> Result<(), String> {
         self.turn()?;
-        (0..PLACES.queues.len()).for_each(|queue| self.checker.disturb(queue));
+        (0..QUEUES.len()).for_each(|queue| self.checker.disturb(queue));
         Ok(())
     }
 
@@ -289,32 +248,15 @@ impl World {
 
     /// What lies on the queues, in their order.
     fn found(&mut self) -> Result<Vec<Vec<Shown>>, String> {
-        look_for_secrets(self.node.disk())?;
-        look_for_secrets(self.node.spill())?;
+        look_for_secrets(self.node.disk(), &[SECRET])?;
+        look_for_secrets(self.node.spill(), &[SECRET])?;
         let Some(running) = self.node.running() else { return Err("no queue manager runs".into()) };
         let state = &mut *running.manager.lock();
         let mut all = Vec::new();
-        for (at, name) in PLACES.queues.iter().enumerate() {
-            let queue = state.store.queue(name).ok_or_else(|| format!("{name} is gone"))?;
-            let (mut there, mut after) = (Vec::new(), None);
-            while let Some(found) = state.store.browse_next(queue, after, 0) {
-                let body = state.store.body(found.id).map_err(|error| format!("{name}: {error}"))?;
-                let payload = envelope::payload_of(&body);
-                there.push(match PLACES.quality(at) {
-                    None => shown(&payload)?,
-                    Some(quality) => {
-                        let number = self.reader.number((name, quality), &payload, &self.clock)?;
-                        shown_as(number, &found)
-                    }
-                });
-                after = Some(found.place);
-            }
-            let Some(status) = state.store.status(queue) else { return Err(format!("{name} has no status")) };
-            let depth = status.depth;
-            if depth as usize != there.len() {
-                return Err(format!("{name} shows {} messages, and has {status:?}", there.len()));
-            }
-            self.events.tell(&format!("{name} has {depth}"));
+        for (at, name) in QUEUES.iter().enumerate() {
+            let protected = quality(at).map(|quality| (MANAGER, quality));
+            let there = lying_on(state, (name, protected), &mut self.reader, &self.clock)?;
+            self.events.tell(&format!("{name} has {}", there.len()));
             all.push(there);
         }
         Ok(all)
@@ -335,32 +277,10 @@ impl World {
             if self.node.is_quiet() {
                 let found = self.found()?;
                 self.checker.audit(&found, false)?;
-                return self.left_over();
+                return self.node.running().map_or(Ok(()), |running| left_over(&running.manager.lock()));
             }
         }
         Err("the queue manager does not come to rest".into())
-    }
-
-    /// What clients leave behind that are gone.
-    fn left_over(&mut self) -> Result<(), String> {
-        let Some(running) = self.node.running() else { return Ok(()) };
-        let state = &*running.manager.lock();
-        if let Some(queue) = state.uses.keys().find(|queue| state.store.attributes(**queue).is_none()) {
-            return Err(format!("{queue:?} is gone, and its use is not forgotten"));
-        }
-        if !state.dynamic.is_empty() || !state.dynamic_owners.is_empty() {
-            return Err(format!("temporary queues are left: {:?}", state.dynamic.keys()));
-        }
-        for (queue, usage) in &state.uses {
-            let left = (usage.granted, usage.staged, usage.putters, usage.getters, usage.takers);
-            if left != (0, 0, 0, 0, 0) {
-                return Err(format!("{queue:?} is still used when no client is connected: {usage:?}"));
-            }
-        }
-        if state.staged_bytes > 0 || !state.stuck.is_empty() {
-            return Err(format!("{} bytes are staged, {} messages are stuck", state.staged_bytes, state.stuck.len()));
-        }
-        Ok(())
     }
 
     /// Nothing is asked for during some time.
@@ -399,7 +319,7 @@ impl World {
         let Some(running) = self.node.running() else { return Ok(()) };
         let state = &*running.manager.lock();
         for (link, at, puts) in self.clients.iter().flat_map(Client::waits) {
-            let name = PLACES.queues[at];
+            let name = QUEUES[at];
             let Some(queue) = state.store.queue(name) else { continue };
             let Some(status) = state.store.status(queue) else { continue };
             let staged = state.uses.get(&queue).map_or(0, |usage| usage.staged);
@@ -419,10 +339,10 @@ impl World {
         let short = self.random.bool();
         let at = if short { SHORT } else { TIGHT };
         let queue = LocalQueue { max_depth: self.random.u32(3..20), ..queue(at) };
-        self.events.tell(&format!("{} gets MAXDEPTH({})", PLACES.queues[at], queue.max_depth));
+        self.events.tell(&format!("{} gets MAXDEPTH({})", QUEUES[at], queue.max_depth));
         let Some(running) = self.node.running() else { return Ok(()) };
         let manager = running.manager.clone();
-        let changed = manager.lock().commit_definitions(&[Change::alter(PLACES.queues[at], queue)], &[]);
+        let changed = manager.lock().commit_definitions(&[Change::alter(QUEUES[at], queue)], &[]);
         let is_answer = matches!(changed, Ok(_) | Err(DefineError::Journal(JournalError::Full)));
         if !is_answer && !self.node.disk().crashed() {
             return Err(format!("a queue can't be altered: {changed:?}"));
@@ -438,7 +358,7 @@ impl World {
         if self.node.disk().crashed() {
             return self.recover();
         }
-        let (name, altered) = (PLACES.queues[TIGHT], LocalQueue { max_depth: self.random.u32(3..20), ..queue(TIGHT) });
+        let (name, altered) = (QUEUES[TIGHT], LocalQueue { max_depth: self.random.u32(3..20), ..queue(TIGHT) });
         let Some(running) = self.node.running() else { return Ok(()) };
         let manager = running.manager.clone();
         let state = &mut *manager.lock();
@@ -464,11 +384,26 @@ impl World {
     }
 }
 
+fn quality(at: Queue) -> Option<Quality> {
+    PROTECTED.iter().find(|(protected, _)| *protected == at).map(|(_, quality)| *quality)
+}
+
+fn places() -> Places {
+    let named: Vec<_> = QUEUES.iter().enumerate().map(|(at, name)| (*name, at)).collect();
+    Places {
+        puts: named[..OPEN].to_vec(),
+        gets: named,
+        roomy: ROOMY.to_vec(),
+        secrets: PROTECTED.map(|(at, _)| (at, SECRET)).to_vec(),
+        topic: Some(("topic://news", OPEN..QUEUES.len())),
+    }
+}
+
 fn queue(at: usize) -> LocalQueue {
-    let full = if at == SHORT || PLACES.is_roomy(at) { Full::Wait } else { Full::Reject };
+    let full = if at == SHORT || ROOMY.contains(&at) { Full::Wait } else { Full::Reject };
     let max_depth = match at {
         SHORT | TIGHT => 12,
-        at if PLACES.is_roomy(at) => 5_000,
+        at if ROOMY.contains(&at) => 5_000,
         _ => 100,
     };
     LocalQueue { max_depth, full, ..LocalQueue::default() }
@@ -476,9 +411,9 @@ fn queue(at: usize) -> LocalQueue {
 
 fn definitions() -> Vec<Change> {
     let mut changes = open_to_all();
-    changes.extend(PLACES.protected.iter().map(|(at, quality)| protects(PLACES.queues[*at], *quality)));
-    changes.extend(PLACES.queues.iter().enumerate().map(|(at, name)| Change::define(*name, queue(at))));
-    for name in &PLACES.queues[PLACES.open..] {
+    changes.extend(PROTECTED.iter().map(|(at, quality)| protects(QUEUES[*at], *quality)));
+    changes.extend(QUEUES.iter().enumerate().map(|(at, name)| Change::define(*name, queue(at))));
+    for name in &QUEUES[OPEN..] {
         let subscription =
             Subscription { string: "news".into(), destination: (*name).to_owned(), ..Subscription::default() };
         changes.push(Change::define(*name, subscription));
