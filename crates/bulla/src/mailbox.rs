@@ -5,11 +5,8 @@ use crate::catalog::DISPATCHERS_MAX;
 use crate::channel::ChannelNotice;
 use crate::connections::Question;
 use crate::sign_in::verdict::Verdict;
-use crate::tls::Tls;
 use bulla_queue::QueueId;
-use mio::net::TcpStream;
-use mio::{Poll, Token};
-use std::io;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -45,11 +42,8 @@ pub(crate) enum Notice {
         /// Which connection of the dispatcher it is.
         generation: u64,
     },
-    /// A connection that the first dispatcher accepted for this one.
-    Adopt(TcpStream, Option<Arc<Tls>>),
-    /// A connection without a socket.
-    #[cfg(test)]
-    Join(Box<crate::front::Front>),
+    /// A connection that another thread hands to this one. What it is, those know that own connections.
+    Arrived(Box<dyn Any + Send>),
     /// Something became available on a queue that it has consumers of.
     Ready(QueueId),
     /// A queue got room that it has waiting producers for.
@@ -64,7 +58,7 @@ pub(crate) enum Notice {
 pub(crate) struct Mailbox {
     inside: Mutex<Inside>,
     notified: AtomicBool,
-    waker: mio::Waker,
+    waker: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
@@ -75,9 +69,9 @@ struct Inside {
 }
 
 impl Mailbox {
-    /// A mailbox whose waker is `waker`.
-    pub(crate) fn new(waker: mio::Waker) -> Self {
-        Self { inside: Mutex::default(), notified: AtomicBool::new(false), waker }
+    /// A mailbox. `waker` wakes its dispatcher from any thread, and does nothing once that has ended.
+    pub(crate) fn new(waker: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { inside: Mutex::default(), notified: AtomicBool::new(false), waker: Box::new(waker) }
     }
 
     /// Leaves a notice and rings.
@@ -120,8 +114,7 @@ impl Mailbox {
     /// Rings without a notice: the journal has synced, or the program stops.
     pub(crate) fn wake(&self) {
         if !self.notified.swap(true, Ordering::AcqRel) {
-            // A wake-up that fails belongs to a dispatcher whose poll is gone: it has ended.
-            let _: io::Result<()> = self.waker.wake();
+            (self.waker)();
         }
     }
 
@@ -207,32 +200,12 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-pub(crate) const WAKE_UP: Token = Token(usize::MAX);
-
-/// What a dispatcher leaves to the next one of its index.
-pub(crate) struct Left {
-    pub(crate) poll: Poll,
-    /// Goes on, because a message of an old connection may still be with the adapters.
-    pub(crate) generation: u64,
-}
-
-impl Left {
-    /// What a first dispatcher starts with, and its mailbox.
-    pub(crate) fn fresh() -> io::Result<(Self, Arc<Mailbox>)> {
-        let poll = Poll::new()?;
-        let mailbox = Arc::new(Mailbox::new(mio::Waker::new(poll.registry(), WAKE_UP)?));
-        Ok((Self { poll, generation: 0 }, mailbox))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn mailbox() -> (mio::Poll, Arc<Mailbox>) {
-        let poll = mio::Poll::new().unwrap();
-        let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
-        (poll, Arc::new(Mailbox::new(waker)))
+    fn mailbox() -> Arc<Mailbox> {
+        Arc::new(Mailbox::new(|| ()))
     }
 
     fn ready() -> Notice {
@@ -241,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_mailbox_with_a_letter_in_it_is_not_closed_and_a_closed_one_brings_no_connection() {
-        let (_poll, mailbox) = mailbox();
+        let mailbox = mailbox();
         mailbox.post(ready());
         assert!(!mailbox.close_if(|| true), "that message has to be read");
         let mut notices = Vec::new();
@@ -264,14 +237,8 @@ mod tests {
     #[test]
     fn turns_go_round_those_that_are_wanted() {
         let mailboxes = Mailboxes::new();
-        let polls: Vec<_> = (0..3)
-            .map(|_| {
-                let (poll, mailbox) = mailbox();
-                assert!(mailboxes.add(mailbox));
-                poll
-            })
-            .collect();
-        assert_eq!(mailboxes.iter().count(), polls.len());
+        (0..3).for_each(|_| assert!(mailboxes.add(mailbox())));
+        assert_eq!(mailboxes.iter().count(), 3);
         assert!(mailboxes.get(2).is_some() && mailboxes.get(3).is_none() && mailboxes.get(DISPATCHERS_MAX).is_none());
         mailboxes.want(3);
         let mut turns: Vec<usize> = (0..6).map(|_| mailboxes.next()).collect();

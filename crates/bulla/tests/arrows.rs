@@ -25,7 +25,6 @@ const BELOW: &[&str] = &[
     "definitions_file",
     "devices",
     "folders",
-    "front",
     "json_names",
     "limits",
     "log",
@@ -208,15 +207,9 @@ fn no_part_names_what_stands_above_it() {
 }
 
 /// Files of the dispatcher and of channels that move bytes, and those that make the connection of a protocol.
-const MOVE_BYTES: &[&str] = &[
-    "channel/ping",
-    "dispatcher",
-    "dispatcher/calls",
-    "dispatcher/peer",
-    "dispatcher/socket",
-    "dispatcher/tls_socket",
-];
-const MAKE_CONNECTIONS: &[&str] = &["dispatcher/offered", "channel/caller", "channel/ping"];
+const MOVE_BYTES: &[&str] =
+    &["dispatcher", "dispatcher/arrival", "dispatcher/calls", "dispatcher/socket", "dispatcher/tls_socket"];
+const MAKE_CONNECTIONS: &[&str] = &[];
 
 /// Whether a `use` of the AMQP engine brings its connection.
 fn imports_connection(text: &str) -> bool {

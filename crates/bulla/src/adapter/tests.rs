@@ -126,7 +126,7 @@ struct Pool {
     adapters: Arc<Adapters>,
     card: Arc<Card>,
     mailbox: Arc<Mailbox>,
-    poll: mio::Poll,
+    woken: Receiver<()>,
     link: LinkId,
     mailboxes: Arc<Mailboxes>,
     threads: Vec<std::thread::JoinHandle<()>>,
@@ -146,9 +146,8 @@ impl Pool {
         scheduler.define(DEVICE, Kind::Accelerator, 16, Arc::new(open)).unwrap();
         scheduler.stop(CPU_NAME).unwrap();
         scheduler.start(DEVICE).unwrap();
-        let poll = mio::Poll::new().unwrap();
-        let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
-        let mailbox = Arc::new(Mailbox::new(waker));
+        let (wake, woken) = channel();
+        let mailbox = Arc::new(Mailbox::new(move || wake.send(()).unwrap_or_default()));
         let mailboxes = Arc::new(Mailboxes::new());
         assert!(mailboxes.add(mailbox.clone()));
         let adapters = Arc::new(Adapters::new(scheduler));
@@ -156,7 +155,7 @@ impl Pool {
             adapters,
             card,
             mailbox,
-            poll,
+            woken,
             link: link(),
             mailboxes,
             threads: Vec::new(),
@@ -197,7 +196,6 @@ impl Pool {
     fn outcomes(&mut self, count: usize) -> Vec<Result<Opened, OpenError>> {
         let end = Instant::now() + PATIENCE;
         let (mut all, mut notices) = (Vec::new(), Vec::new());
-        let mut events = mio::Events::with_capacity(1);
         loop {
             self.mailbox.take(&mut notices);
             for notice in notices.drain(..) {
@@ -212,7 +210,7 @@ impl Pool {
             }
             let left = end.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "{} of {count} outcomes came", all.len());
-            self.poll.poll(&mut events, Some(left)).unwrap();
+            let _ = self.woken.recv_timeout(left);
         }
     }
 

@@ -10,7 +10,7 @@ pub(crate) struct Calling {
     pub(crate) id: InstanceId,
     /// When it is given up; none once messages flow to a requester, whose call it stays.
     pub(crate) deadline: Option<Instant>,
-    pub(super) session: SessionId,
+    pub(crate) session: SessionId,
     /// Why it failed, where that is known.
     pub(crate) failure: Option<Refusal>,
 }

@@ -9,7 +9,6 @@ pub(crate) mod calling;
 pub(crate) mod delivery;
 pub mod note;
 pub(crate) mod partner;
-pub(crate) mod ping;
 pub mod protocol;
 pub(crate) mod receiver;
 pub mod refused;

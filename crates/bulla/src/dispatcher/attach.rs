@@ -5,7 +5,6 @@ use super::consumer::{Consumer, Mode, Terminus};
 use super::ending;
 use super::get;
 use super::local::Local;
-use super::offered::{DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS};
 use super::peer::{Link, Peer};
 use super::producer::{Producer, REJECTED_OUTCOME};
 use super::publishing::Publishing;
@@ -33,6 +32,11 @@ use bulla_amqp::{AttachReply, DeliveryState, Symbol, Value};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt};
 use std::sync::Arc;
+
+/// A container that offers this, and a link of it, puts messages for later (`x-opt-delivery-time`).
+pub(crate) const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
+/// What a connection offers whose links may share subscriptions, as Qpid JMS looks for it.
+pub(crate) const SHARED_SUBSCRIPTIONS: &str = "SHARED-SUBS";
 
 /// A link that asks for this gets from its queue alone (MQOO_INPUT_EXCLUSIVE), or is refused with 2042.
 pub(crate) const EXCLUSIVE: &str = "bulla:exclusive";

@@ -4,9 +4,9 @@ use super::Dispatcher;
 use super::socket::Socket;
 use crate::catalog::ChannelDefinition;
 use crate::catalog::status::ChannelState;
-use crate::channel::caller::{self, Target};
 use crate::channel::registry::{InstanceId, Place, Wanted};
 use crate::channel::{ChannelNotice, receiver, sender, supervisor};
+use crate::front::call::{self, Target};
 use crate::mailbox::Notice;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
@@ -68,7 +68,7 @@ impl Dispatcher {
     fn dialled(&mut self, id: &InstanceId, definition: &ChannelDefinition, target: &Target) -> Result<Place, Refusal> {
         let failed = |error: io::Error| Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{}: {error}", target.name));
         supervisor::may_call(&id.channel, definition)?;
-        let (front, calling) = caller::front(&self.core.local, id, definition, target)?;
+        let (front, calling) = call::front(&self.core.local, id, definition, target)?;
         let socket = match self.simulated_call(target) {
             Some(socket) => socket,
             None => self.socket_to(id, definition, target)?,

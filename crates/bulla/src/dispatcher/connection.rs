@@ -1,11 +1,11 @@
 //! A connection over a socket: bytes that come go into its front end, and what the front end has goes out.
 
 use super::local::Local;
-use super::offered;
 use super::peer::Peer;
 use super::socket::{Moved, Socket};
 use crate::catalog::ChannelDefinition;
 use crate::events::Event;
+use crate::front::offered;
 use crate::reason::Refusal;
 use crate::task::TaskMeter;
 use crate::tls::{self, TlsRefusal};

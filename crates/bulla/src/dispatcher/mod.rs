@@ -4,7 +4,8 @@
 //! queues' lock: their events become puts and removals, synced puts are confirmed, and queues are
 //! served to consumers that have credit. *Write*: what the front ends have goes out.
 
-mod attach;
+mod arrival;
+pub(crate) mod attach;
 pub(crate) mod authority;
 #[cfg(test)]
 mod backlog_tests;
@@ -23,7 +24,6 @@ pub(crate) mod get;
 #[cfg(test)]
 pub(crate) mod harness;
 pub(crate) mod local;
-mod offered;
 pub(crate) mod passed_over;
 pub(crate) mod peer;
 #[cfg(test)]
@@ -57,11 +57,13 @@ use self::core::{Core, tick_of};
 use crate::arriving::Line;
 use crate::clock::Clock;
 use crate::connections::Question;
-use crate::front::Front;
-use crate::mailbox::{Left, Mailbox, Notice, WAKE_UP};
+use crate::front::{Front, offered};
+use crate::mailbox::{Mailbox, Notice};
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
 use crate::tls::Tls;
+use arrival::WAKE_UP;
+pub(crate) use arrival::{Arrival, Left};
 use bulla_device::role::{self, Role};
 use bulla_device::scheduler::Answer;
 use connection::{Connection, SocketTransport};
@@ -541,14 +543,26 @@ impl Dispatcher {
     fn hand_out(&mut self, stream: TcpStream, tls: Option<Arc<Tls>>) {
         let mailboxes = &self.core.local.manager.mailboxes;
         let index = mailboxes.next();
-        let notice = Notice::Adopt(stream, tls);
-        let notice = match mailboxes.get(index).filter(|_| index != self.core.local.index) {
-            Some(mailbox) => mailbox.bring(notice),
-            None => Err(notice),
-        };
-        // This one's own, or of one that has ended meanwhile.
-        if let Err(Notice::Adopt(stream, tls)) = notice {
-            self.adopt(stream, tls.as_deref());
+        let mailbox = mailboxes.get(index).filter(|_| index != self.core.local.index).cloned();
+        let arrival = Arrival::Accepted(stream, tls);
+        let Some(mailbox) = mailbox else { return self.arrived(arrival) };
+        // One that has ended meanwhile gives it back.
+        if let Err(Notice::Arrived(arrival)) = mailbox.bring(Notice::Arrived(Box::new(arrival)))
+            && let Ok(arrival) = arrival.downcast::<Arrival>()
+        {
+            self.arrived(*arrival);
+        }
+    }
+
+    /// Takes in a connection that this dispatcher was handed.
+    fn arrived(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Accepted(stream, tls) => self.adopt(stream, tls.as_deref()),
+            #[cfg(test)]
+            Arrival::Joined(front) => match self.add(Socket::Absent, front, false).map(|peer| peer.key) {
+                Ok(key) => self.joined.push(key),
+                Err(error) => crate::warning!("join: {error}"),
+            },
         }
     }
 
@@ -661,16 +675,13 @@ impl Dispatcher {
                     sole::open(peer, &mut self.core.local);
                 }
             }
-            Notice::Adopt(stream, tls) => {
+            Notice::Arrived(arrival) => {
                 let began = self.clock().now();
-                self.adopt(stream, tls.as_deref());
+                if let Ok(arrival) = arrival.downcast::<Arrival>() {
+                    self.arrived(*arrival);
+                }
                 self.precedence.took(self.core.local.manager.clock.since(began));
             }
-            #[cfg(test)]
-            Notice::Join(front) => match self.add(Socket::Absent, front, false).map(|peer| peer.key) {
-                Ok(key) => self.joined.push(key),
-                Err(error) => crate::warning!("join: {error}"),
-            },
             Notice::Ready(queue) => self.core.local.serve(queue),
             Notice::Freed(queue) => self.core.local.freed.push(queue),
             Notice::Signed(answers) => answers.into_iter().for_each(|answer| self.signed(answer)),

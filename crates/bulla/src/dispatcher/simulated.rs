@@ -2,8 +2,9 @@
 
 use super::pipe::{Pipe, PipeEnd};
 use super::socket::Socket;
-use super::{Dispatcher, list, offered};
-use crate::channel::caller::Target;
+use super::{Dispatcher, list};
+use crate::front::call::Target;
+use crate::front::offered;
 use std::net::SocketAddr;
 use std::time::Instant;
 

@@ -2,6 +2,7 @@
 
 use super::direct::{Direct, connect};
 use crate::catalog::{Change, LocalQueue};
+use crate::dispatcher::Arrival;
 use crate::dispatcher::harness::{Harness, PATIENCE, message, number};
 use crate::mailbox::Notice;
 use bulla_amqp::{AttachRequest, DeliveryState, Error};
@@ -15,7 +16,7 @@ fn join(harness: &Harness) -> Direct {
     let mailbox = harness.running().manager().mailboxes.get(0).unwrap().clone();
     let rings = mailbox.clone();
     let (direct, end) = connect(PATIENCE, move || rings.wake());
-    mailbox.post(Notice::Join(end));
+    mailbox.post(Notice::Arrived(Box::new(Arrival::Joined(end))));
     direct
 }
 

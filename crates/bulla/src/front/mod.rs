@@ -9,10 +9,12 @@
 //! the client may see those bytes. Messages for partners of channels go out through [`WayOut`].
 
 pub(crate) mod amqp;
+pub(crate) mod call;
 #[cfg(test)]
 mod direct;
 #[cfg(test)]
 mod direct_tests;
+pub(crate) mod offered;
 
 use crate::outgoing::Outgoing;
 use bulla_amqp::types::{AnyTarget, DeliveryTag, SenderSettleMode, Source};

@@ -1,5 +1,6 @@
 //! What the admin language does to a running queue manager.
 
+use super::ping;
 use super::pools::Threads;
 use crate::accounting::Traffic;
 use crate::authority::ANONYMOUS;
@@ -13,7 +14,7 @@ use crate::catalog::status::{
 };
 use crate::catalog::{Change, DeadLetter, Definitions, Object, Sort};
 use crate::channel::registry::{Instance, InstanceId};
-use crate::channel::{ping, supervisor};
+use crate::channel::supervisor;
 use crate::connections::{ANSWER_WITHIN, Survey};
 use crate::envelope;
 use crate::folders::RINGS;

@@ -3,6 +3,7 @@
 mod administrator;
 pub(crate) mod first_start;
 mod overseer;
+mod ping;
 mod pools;
 
 pub use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX};

@@ -2,8 +2,7 @@
 
 use crate::catalog::status::{TaskKind, Tasks};
 use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX, QueueManager};
-use crate::dispatcher::{Dispatcher, Listeners};
-use crate::mailbox::Left;
+use crate::dispatcher::{Dispatcher, Left, Listeners};
 use crate::manager::Manager;
 use crate::tls::Tls;
 use bulla_device::role::{self, Role};

@@ -2,10 +2,10 @@
 //!
 //! It waits for the network, so it runs on the thread that answers administrators, and without the queues' lock.
 
-use super::caller::{self, Target};
-use super::partner::Partner;
-use super::supervisor;
 use crate::catalog::ChannelDefinition;
+use crate::channel::partner::Partner;
+use crate::channel::{sender, supervisor};
+use crate::front::call::{self, Target};
 use crate::manager::Manager;
 use crate::reason::{self, Refusal};
 use crate::tls::{self, Tls};
@@ -92,7 +92,7 @@ fn ping_one(
     stream.set_nodelay(true).map_err(failed)?;
     let stream = Hasty { stream, deadline: began + PING_WITHIN };
     let target = Target { name: name.to_owned(), address };
-    let mut engine = caller::pinging_engine(&manager.name, definition, &target, began)?;
+    let mut engine = call::pinging_engine(&manager.name, definition, &target, began)?;
     let (partner, security) = match &definition.cipher_spec {
         None => (meet(&mut engine, &mut { stream }, began).map_err(failed)?, String::new()),
         Some(_) => {
@@ -128,7 +128,7 @@ fn meet(engine: &mut Connection, stream: &mut dyn Stream, began: Instant) -> io:
                     engine.close(None);
                 }
                 Event::Closed(None) => {}
-                Event::Closed(Some(error)) => return Err(io::Error::other(super::sender::said(&error))),
+                Event::Closed(Some(error)) => return Err(io::Error::other(sender::said(&error))),
                 _ => {}
             }
         }

@@ -1,18 +1,15 @@
 //! What a new AMQP connection is offered: its front end, with the mechanisms and the capabilities of this side.
 
-use super::local::Local;
+use super::Front;
+use super::amqp::Amqp;
 use crate::channel::protocol::{self, CAPABILITY, REFUSALS};
-use crate::front::Front;
-use crate::front::amqp::Amqp;
+use crate::dispatcher::attach::{DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS};
+use crate::dispatcher::local::Local;
 use crate::topics;
 use bulla_amqp::{Config, Connection, Mechanism, SaslOffer, Symbol, Value};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-/// A container that offers this, and a link of it, puts messages for later (`x-opt-delivery-time`).
-pub(super) const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
-/// What a connection offers whose links may share subscriptions, as Qpid JMS looks for it.
-pub(super) const SHARED_SUBSCRIPTIONS: &str = "SHARED-SUBS";
 /// The property of a connection that says how topics' addresses begin, as Qpid JMS looks for it.
 const TOPIC_PREFIX: &str = "topic-prefix";
 /// Largest frame accepted, in bytes: a message of 4 MB comes in four.
