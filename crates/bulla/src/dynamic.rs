@@ -11,12 +11,12 @@ use crate::catalog::limits::Kept;
 use crate::catalog::names::is_name;
 use crate::catalog::system_queues::{DEFAULT_MODEL, SYSTEM_PREFIX};
 use crate::catalog::{Change, LocalQueue, Sort, Usage};
+use crate::front::link::QueueWish;
 use crate::limits::Passing;
 use crate::manager::{State, attributes};
 use crate::mqsc::run::told;
 use crate::random::Random;
 use crate::reason::{self, Refusal};
-use bulla_amqp::{Symbol, Value};
 use bulla_queue::{QueueAttributes, QueueId};
 
 /// What a link that closes does to its permanent dynamic queue.
@@ -36,33 +36,6 @@ const STEM_CHARS_MAX: usize = 32;
 const STEM_DEFAULT: &str = "BULLA.DYNAMIC.";
 /// A name that is taken is made anew so often.
 const ATTEMPTS_MAX: usize = 8;
-/// The node property that names the model.
-const MODEL: &str = "bulla:model";
-/// The node property that says what the name is, or begins with.
-const NAME: &str = "bulla:name";
-/// The node property with which a link says how long its queue lives (AMQP part 3, section 3.5.9).
-const LIFETIME: &str = "lifetime-policy";
-/// Descriptor of delete-on-close, an empty list.
-const DELETE_ON_CLOSE: u64 = 0x2b;
-/// The standard's lifetime policies, each an empty list with one of these descriptors.
-const LIFETIMES: [(u64, &str); 4] = [
-    (DELETE_ON_CLOSE, "amqp:delete-on-close:list"),
-    (0x2c, "amqp:delete-on-no-links:list"),
-    (0x2d, "amqp:delete-on-no-messages:list"),
-    (0x2e, "amqp:delete-on-no-links-or-messages:list"),
-];
-
-/// What a link asks for that wants a queue of its own.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Wish {
-    /// The model; none for the default one.
-    model: Option<String>,
-    /// A name, or the beginning of one with a `*` at its end.
-    name: Option<String>,
-    /// A lifetime policy is given: the queue ends with its link, otherwise with its connection.
-    with_link: bool,
-}
-
 /// The queue that was made.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Made {
@@ -73,64 +46,7 @@ pub(crate) struct Made {
     pub(crate) with_link: bool,
 }
 
-impl Wish {
-    /// What a dynamic terminus says: the node's properties name the model, and the queue or how its name begins. The
-    /// terminus has no address (AMQP part 3, sections 3.5.3 and 3.5.4), and one that it has all the same is not looked
-    /// at. The link needs `right`, and who asks must have it on the model. On a name that is given whole it takes PUT
-    /// and GET: its maker may do both there.
-    pub(crate) fn read(
-        state: &State,
-        who: Who<'_>,
-        right: Right,
-        properties: &[(Symbol, Value)],
-    ) -> Result<Self, Refusal> {
-        let wish = Self::said(properties)?;
-        state.check_model(who, right, wish.model.as_deref().unwrap_or(DEFAULT_MODEL))?;
-        // Before the name is looked for: no user learns of a name without a right on it, nor takes one that others put
-        // to.
-        if let Some(name) = wish.name.as_deref().filter(|name| !name.ends_with('*')) {
-            for right in [right, Right::Put, Right::Get] {
-                state.check(who, right, name)?;
-            }
-        }
-        if let Some(model) = wish.model.as_ref().filter(|model| !state.definitions.models.contains_key(*model)) {
-            return Err(Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("there is no model queue {model}")));
-        }
-        Ok(wish)
-    }
-
-    fn said(properties: &[(Symbol, Value)]) -> Result<Self, Refusal> {
-        let mut wish = Self::default();
-        for (key, value) in properties {
-            let slot = match key.as_str() {
-                MODEL => &mut wish.model,
-                NAME => &mut wish.name,
-                LIFETIME if is_lifetime(value) => {
-                    wish.with_link = true;
-                    continue;
-                }
-                LIFETIME if *value != Value::Null => {
-                    let detail = "the node property lifetime-policy is none of the standard's policies";
-                    return Err(Refusal::new(reason::OPTIONS_ERROR, detail));
-                }
-                _ => continue,
-            };
-            let text = value.as_str().ok_or_else(|| {
-                Refusal::new(reason::OPTIONS_ERROR, format!("the node property {} is not a string", key.as_str()))
-            })?;
-            *slot = Some(text.to_owned());
-        }
-        Ok(wish)
-    }
-}
-
 impl Made {
-    /// What the answer says of the node: that it goes with the link, or nothing.
-    pub(crate) fn properties(&self) -> Vec<(Symbol, Value)> {
-        let policy = || Value::Described(Box::new((Value::Ulong(DELETE_ON_CLOSE), Value::List(Vec::new()))));
-        self.ends_with_link().iter().map(|_| (Symbol::from_static(LIFETIME), policy())).collect()
-    }
-
     /// The queue, where it goes with its link.
     pub(crate) fn ends_with_link(&self) -> Option<QueueId> {
         self.temporary.filter(|_| self.with_link)
@@ -138,12 +54,37 @@ impl Made {
 }
 
 impl State {
+    /// Whether a queue that is wished for may be made by the one who asks, for a link that needs `right`: that right is
+    /// needed on the model. On a name that is given whole it takes PUT and GET: its maker may do both there.
+    ///
+    /// # Errors
+    /// 2035 for a right that is missing, 2085 for a model that is not there.
+    pub(crate) fn check_wish(&self, who: Who<'_>, right: Right, wish: &QueueWish) -> Result<(), Refusal> {
+        self.check_model(who, right, wish.model.as_deref().unwrap_or(DEFAULT_MODEL))?;
+        // Before the name is looked for: no user learns of a name without a right on it, nor takes one that others put
+        // to.
+        if let Some(name) = wish.name.as_deref().filter(|name| !name.ends_with('*')) {
+            for right in [right, Right::Put, Right::Get] {
+                self.check(who, right, name)?;
+            }
+        }
+        match wish.model.as_ref().filter(|model| !self.definitions.models.contains_key(*model)) {
+            Some(model) => Err(Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("there is no model queue {model}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Makes a queue of a model. A permanent one is durable when what its client is told goes out.
     ///
     /// # Errors
     /// 2011 for a name that can't be, 2100 for one that is taken, 2017 where who asks has as many permanent ones as it
     /// may, 2102 where there are too many.
-    pub(crate) fn define_dynamic(&mut self, who: Who<'_>, wish: &Wish, random: &mut Random) -> Result<Made, Refusal> {
+    pub(crate) fn define_dynamic(
+        &mut self,
+        who: Who<'_>,
+        wish: &QueueWish,
+        random: &mut Random,
+    ) -> Result<Made, Refusal> {
         let model = wish.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let model = self
             .definitions
@@ -275,16 +216,6 @@ impl State {
     }
 }
 
-/// Whether a value is one of the standard's lifetime policies, by either of its descriptors.
-fn is_lifetime(value: &Value) -> bool {
-    let Value::Described(both) = value else { return false };
-    LIFETIMES.iter().any(|(code, name)| match &both.0 {
-        Value::Ulong(descriptor) => descriptor == code,
-        Value::Symbol(descriptor) => descriptor.as_str() == *name,
-        _ => false,
-    })
-}
-
 /// Names of the queue manager's own are not given away.
 fn not_ours(name: &str) -> bool {
     !name.starts_with(SYSTEM_PREFIX)
@@ -293,35 +224,4 @@ fn not_ours(name: &str) -> bool {
 /// Something of the queue manager's own failed: 2102.
 pub(crate) fn problem(error: impl std::fmt::Display) -> Refusal {
     Refusal::new(reason::RESOURCE_PROBLEM, error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_s_properties_name_the_model_and_begin_the_name() {
-        let property = |key: &'static str, text: &str| (Symbol::from_static(key), Value::from(text));
-        assert_eq!(Wish::said(&[]), Ok(Wish::default()));
-        let said = Wish::said(&[property("bulla:name", "REPLIES.*"), property("bulla:model", "SMALL")]);
-        let wanted = Wish { model: Some("SMALL".into()), name: Some("REPLIES.*".into()), with_link: false };
-        assert_eq!(said, Ok(wanted));
-        let wrong = Wish::said(&[(Symbol::from_static("bulla:name"), Value::Uint(1))]);
-        assert_eq!(wrong.unwrap_err().reason, reason::OPTIONS_ERROR);
-    }
-
-    #[test]
-    fn a_lifetime_policy_has_two_descriptors() {
-        let said = |value: Value| Wish::said(&[(Symbol::from_static(LIFETIME), value)]);
-        let described = |descriptor: Value| Value::Described(Box::new((descriptor, Value::List(Vec::new()))));
-        for (code, name) in LIFETIMES {
-            for descriptor in [Value::Ulong(code), Value::Symbol(Symbol::from_static(name))] {
-                assert!(said(described(descriptor)).unwrap().with_link, "{name}");
-            }
-        }
-        assert_eq!(said(Value::Null), Ok(Wish::default()));
-        for wrong in [Value::Ulong(DELETE_ON_CLOSE), Value::from("delete-on-close"), described(Value::Ulong(0x2f))] {
-            assert_eq!(said(wrong).unwrap_err().reason, reason::OPTIONS_ERROR);
-        }
-    }
 }

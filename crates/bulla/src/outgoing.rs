@@ -6,21 +6,17 @@
 
 use crate::envelope::{self, Readable};
 use crate::route::Route;
-use bulla_amqp::{Payload, Symbol};
+use bulla_amqp::Payload;
 use bulla_seal::policy::Quality;
-
-/// A link that offers or asks for this puts and gets sealed bytes (SEAL.md, who may seal where).
-pub(crate) const SEALED: &str = "bulla:sealed";
 
 /// The client of a link opens its messages itself: it asked for sealed ones at attach.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpensItself(());
 
 impl OpensItself {
-    /// Whether a link asks for sealed messages, by the capabilities that it `desired` or those of its `terminus`.
-    pub(crate) fn asked(desired: &[Symbol], terminus: &[Symbol]) -> Option<Self> {
-        let mut asked = desired.iter().chain(terminus);
-        asked.any(|capability| capability.as_str() == SEALED).then_some(Self(()))
+    /// What a front end makes of an attach that asks for sealed messages, or does not.
+    pub(crate) fn asked(asks: bool) -> Option<Self> {
+        asks.then_some(Self(()))
     }
 }
 

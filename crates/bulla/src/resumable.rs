@@ -3,67 +3,18 @@
 //! A link is known by the user who has signed in, the client's container-id, its name and its direction, so that no
 //! user can go on with another user's link. What is kept is in memory: it ends with the queue manager.
 
+use crate::front::link::{Direction, Keep, Over};
 use crate::maps::HashMap;
 use crate::route::Route;
-use bulla_amqp::{DeliveryState, DeliveryTag, Role, Symbol};
+use bulla_amqp::{DeliveryState, DeliveryTag};
 use bulla_queue::{MessageId, Ticket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The longest time for which a link is kept, in seconds; a longer `timeout` is answered as this one.
-pub(crate) const KEPT_SECONDS_MAX: u32 = 300;
 /// Resumable links of all users together, attached or not. One more ends when it detaches, and is told so.
 pub(crate) const LINKS_MAX: usize = 512;
 /// Resumable links of one user.
 pub(crate) const USER_LINKS_MAX: usize = 64;
-
-/// `terminus-expiry-policy` of a link that is not kept.
-pub(crate) const LINK_DETACH: Symbol = Symbol::from_static("link-detach");
-const SESSION_END: Symbol = Symbol::from_static("session-end");
-const CONNECTION_CLOSE: Symbol = Symbol::from_static("connection-close");
-const NEVER: &str = "never";
-
-/// What of a link's attachment is over, each with what was before it. As an expiry policy: from when its time counts.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Over {
-    /// The link is detached.
-    Link,
-    /// Its session has ended.
-    Session,
-    /// Its connection has ended.
-    Connection,
-}
-
-/// For how long a link is kept, and from when that counts.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Terms {
-    from: Over,
-    seconds: u32,
-}
-
-impl Terms {
-    /// What a terminus asks for, as it is done: no longer than [`KEPT_SECONDS_MAX`]. None where it asks for no time.
-    pub(crate) fn asked(policy: &Symbol, seconds: u32) -> Option<Self> {
-        let from = match policy.as_str() {
-            name if name == LINK_DETACH.as_str() => Over::Link,
-            name if name == SESSION_END.as_str() => Over::Session,
-            name if name == CONNECTION_CLOSE.as_str() => Over::Connection,
-            NEVER => return Some(Self { from: Over::Connection, seconds: KEPT_SECONDS_MAX }),
-            _ => return None,
-        };
-        (seconds > 0).then(|| Self { from, seconds: seconds.min(KEPT_SECONDS_MAX) })
-    }
-
-    /// The policy and the time, as a terminus names them.
-    pub(crate) fn told(terms: Option<Self>) -> (Symbol, u32) {
-        match terms {
-            None => (LINK_DETACH, 0),
-            Some(Self { from: Over::Link, seconds }) => (LINK_DETACH, seconds),
-            Some(Self { from: Over::Session, seconds }) => (SESSION_END, seconds),
-            Some(Self { from: Over::Connection, seconds }) => (CONNECTION_CLOSE, seconds),
-        }
-    }
-}
 
 /// What a resumable link is known by.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -71,8 +22,7 @@ pub(crate) struct LinkName {
     pub(crate) user: String,
     pub(crate) container: String,
     pub(crate) name: String,
-    /// This side's.
-    pub(crate) role: Role,
+    pub(crate) direction: Direction,
 }
 
 /// An attached link's place among the resumable ones.
@@ -81,7 +31,7 @@ pub(crate) struct Resumable {
     pub(crate) name: LinkName,
     /// Which of the attachments under that name it is.
     id: u64,
-    pub(crate) terms: Terms,
+    pub(crate) keep: Keep,
 }
 
 /// What became of a delivery that a client sent.
@@ -112,7 +62,7 @@ pub(crate) enum Kept {
 
 struct Entry {
     id: u64,
-    terms: Terms,
+    keep: Keep,
     stage: Stage,
 }
 
@@ -173,7 +123,7 @@ impl ResumableLinks {
     }
 
     /// A link is attached that may be suspended later. None where there are too many.
-    pub(crate) fn attach(&mut self, name: LinkName, terms: Terms) -> Option<Resumable> {
+    pub(crate) fn attach(&mut self, name: LinkName, keep: Keep) -> Option<Resumable> {
         let of_user = self.by_user.get(&name.user).copied().unwrap_or(0);
         if self.links.contains_key(&name) || self.links.len() >= LINKS_MAX || of_user >= USER_LINKS_MAX {
             return None;
@@ -181,8 +131,8 @@ impl ResumableLinks {
         self.last_id += 1;
         let id = self.last_id;
         *self.by_user.entry_ref(&name.user).or_default() += 1;
-        self.links.insert(name.clone(), Entry { id, terms, stage: Stage::Attached });
-        Some(Resumable { name, id, terms })
+        self.links.insert(name.clone(), Entry { id, keep, stage: Stage::Attached });
+        Some(Resumable { name, id, keep })
     }
 
     /// An attached link has ended for good.
@@ -204,9 +154,9 @@ impl ResumableLinks {
     pub(crate) fn over(&mut self, link: &Resumable, over: Over, now: Instant) {
         let Some(entry) = self.links.get_mut(&link.name).filter(|entry| entry.id == link.id) else { return };
         if let Stage::Suspended { expires_at: expires_at @ None, .. } = &mut entry.stage
-            && over >= entry.terms.from
+            && over >= entry.keep.from
         {
-            *expires_at = Some(now + Duration::from_secs(entry.terms.seconds.into()));
+            *expires_at = Some(now + Duration::from_secs(entry.keep.seconds.into()));
         }
     }
 
@@ -248,12 +198,10 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn name(user: &str, name: &str) -> LinkName {
-        LinkName { user: user.into(), container: "c".into(), name: name.into(), role: Role::Receiver }
+        LinkName { user: user.into(), container: "c".into(), name: name.into(), direction: Direction::Puts }
     }
 
-    fn terms(policy: &str, seconds: u32) -> Option<Terms> {
-        Terms::asked(&Symbol::new(policy).unwrap(), seconds)
-    }
+    const KEEP: Keep = Keep { from: Over::Connection, seconds: 300 };
 
     fn accepted() -> Kept {
         let tag = DeliveryTag::new(b"t").unwrap();
@@ -261,32 +209,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_answered_as_it_is_done() {
-        let told = |policy, seconds| {
-            let (policy, seconds) = Terms::told(terms(policy, seconds));
-            (policy.as_str().to_owned(), seconds)
-        };
-        assert_eq!(told("session-end", 0), ("link-detach".into(), 0));
-        assert_eq!(told("session-end", 7), ("session-end".into(), 7));
-        assert_eq!(told("connection-close", 7_000), ("connection-close".into(), KEPT_SECONDS_MAX));
-        assert_eq!(told("link-detach", 7), ("link-detach".into(), 7));
-        assert_eq!(told("never", 0), ("connection-close".into(), KEPT_SECONDS_MAX));
-        assert_eq!(told("x-other", 7), ("link-detach".into(), 0));
-    }
-
-    #[test]
     fn time_counts_from_the_moment_that_the_policy_names() {
         let begun = Instant::now();
-        for (policy, counts_from) in
-            [("link-detach", Over::Link), ("session-end", Over::Session), ("connection-close", Over::Connection)]
-        {
+        for counts_from in [Over::Link, Over::Session, Over::Connection] {
             let mut links = ResumableLinks::default();
-            let link = links.attach(name("u", "l"), terms(policy, 1).unwrap()).unwrap();
+            let link = links.attach(name("u", "l"), Keep { from: counts_from, seconds: 1 }).unwrap();
             links.suspend(&link, accepted(), Over::Link, begun);
             for over in [Over::Link, Over::Session, Over::Connection] {
                 links.over(&link, over, begun);
                 let there = links.take_over(begun + SECOND, 0, |_, _| false).is_empty();
-                assert_eq!(there, over < counts_from, "{policy} {over:?}");
+                assert_eq!(there, over < counts_from, "{counts_from:?} {over:?}");
                 if !there {
                     break;
                 }
@@ -298,20 +230,19 @@ mod tests {
     #[test]
     fn a_link_is_its_users_and_there_are_so_many_of_one_user_and_of_all() {
         let mut links = ResumableLinks::default();
-        let terms = terms("never", 0).unwrap();
-        let mine = links.attach(name("u", "0"), terms).unwrap();
-        assert!(links.attach(name("u", "0"), terms).is_none() && links.is_attached(&name("u", "0")));
+        let mine = links.attach(name("u", "0"), KEEP).unwrap();
+        assert!(links.attach(name("u", "0"), KEEP).is_none() && links.is_attached(&name("u", "0")));
         links.suspend(&mine, accepted(), Over::Connection, Instant::now());
         assert!(links.take(&name("v", "0")).is_none());
         assert_eq!((links.suspended_of("u"), links.suspended_of("v")), (1, 0));
         for number in 1..USER_LINKS_MAX {
-            assert!(links.attach(name("u", &number.to_string()), terms).is_some());
+            assert!(links.attach(name("u", &number.to_string()), KEEP).is_some());
         }
-        assert!(links.attach(name("u", "more"), terms).is_none());
+        assert!(links.attach(name("u", "more"), KEEP).is_none());
         assert!(links.take(&name("u", "0")).is_some() && links.take(&name("u", "0")).is_none());
-        assert!(links.attach(name("u", "more"), terms).is_some());
+        assert!(links.attach(name("u", "more"), KEEP).is_some());
         for number in 0..LINKS_MAX {
-            links.attach(name(&number.to_string(), "l"), terms);
+            links.attach(name(&number.to_string(), "l"), KEEP);
         }
         assert_eq!(links.links.len(), LINKS_MAX);
     }
@@ -319,11 +250,10 @@ mod tests {
     #[test]
     fn an_attachment_that_is_over_does_not_end_a_later_one() {
         let mut links = ResumableLinks::default();
-        let terms = terms("never", 0).unwrap();
-        let first = links.attach(name("u", "l"), terms).unwrap();
+        let first = links.attach(name("u", "l"), KEEP).unwrap();
         links.suspend(&first, accepted(), Over::Link, Instant::now());
         assert!(links.take(&first.name).is_some());
-        let second = links.attach(name("u", "l"), terms).unwrap();
+        let second = links.attach(name("u", "l"), KEEP).unwrap();
         links.end(&first);
         links.over(&first, Over::Connection, Instant::now());
         assert!(links.is_attached(&second.name));
@@ -334,7 +264,7 @@ mod tests {
     #[test]
     fn a_change_of_rights_ends_what_it_forbids() {
         let mut links = ResumableLinks::default();
-        let link = links.attach(name("u", "l"), terms("never", 0).unwrap()).unwrap();
+        let link = links.attach(name("u", "l"), KEEP).unwrap();
         links.suspend(&link, accepted(), Over::Connection, Instant::now());
         assert!(links.take_over(Instant::now(), 0, |_, _| true).is_empty());
         assert!(links.take_over(Instant::now(), 1, |_, _| false).is_empty());

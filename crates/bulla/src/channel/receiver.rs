@@ -153,8 +153,12 @@ fn answer(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
         let why = replaced_by(&receiving.instance.channel);
         return end(peer, local, state, link, why);
     }
-    let Phase::Greeting { reply, agreed } = std::mem::replace(&mut receiving.phase, Phase::Disagreeing) else { return };
-    peer.front.accept_link(link, *reply);
+    let Phase::Greeting { answer, agreed } = std::mem::replace(&mut receiving.phase, Phase::Disagreeing) else {
+        return;
+    };
+    if let Some(way) = peer.front.way_out() {
+        way.accept_channel(link, answer.properties, answer.message_bytes_max);
+    }
     if agreed {
         receiving.phase = Phase::Flowing;
         running(peer, local, state, link);

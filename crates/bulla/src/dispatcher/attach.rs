@@ -6,7 +6,7 @@ use super::ending;
 use super::get;
 use super::local::Local;
 use super::peer::{Link, Peer};
-use super::producer::{Producer, REJECTED_OUTCOME};
+use super::producer::Producer;
 use super::publishing::Publishing;
 use super::put;
 use super::resume;
@@ -18,40 +18,20 @@ use crate::asker::Who;
 use crate::authority::{ObjectType, Right, Rights};
 use crate::channel::protocol::SenderGreeting;
 use crate::channel::receiver::attaching;
-use crate::dynamic::{Deletes, Made, Wish};
+use crate::dynamic::{Deletes, Made};
 use crate::events::Event;
-use crate::front::Attach;
+use crate::front::link::{Attach, ChannelTerms, Get, Granted, OnClose, Place, Put, QueueWish, SealFacts};
+use crate::front::link::{Subscribed, Wants};
 use crate::manager::{Route, State};
 use crate::message_groups::Owner;
-use crate::outgoing::{self, OpensItself, SEALED};
+use crate::outgoing;
 use crate::reason::{self, Refusal};
 use crate::selector::Selector;
 use crate::topics;
-use bulla_amqp::types::{AnyTarget, Role, Source, Target};
-use bulla_amqp::{AttachReply, DeliveryState, Symbol, Value};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt};
 use std::sync::Arc;
 
-/// A container that offers this, and a link of it, puts messages for later (`x-opt-delivery-time`).
-pub(crate) const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
-/// What a connection offers whose links may share subscriptions, as Qpid JMS looks for it.
-pub(crate) const SHARED_SUBSCRIPTIONS: &str = "SHARED-SUBS";
-
-/// A link that asks for this gets from its queue alone (MQOO_INPUT_EXCLUSIVE), or is refused with 2042.
-pub(crate) const EXCLUSIVE: &str = "bulla:exclusive";
-/// A link that asks for this gets with others (MQOO_INPUT_SHARED), unless the queue has NOSHARE.
-pub(crate) const SHARED: &str = "bulla:shared";
-
-/// A link that asks for this deletes its permanent dynamic queue on closing, where nothing is on it (MQCO_DELETE).
-pub(crate) const DELETE_ON_CLOSE: &str = "bulla:delete-on-close";
-/// A link that asks for this deletes its permanent dynamic queue on closing, with what is on it (MQCO_DELETE_PURGE).
-pub(crate) const PURGE_ON_CLOSE: &str = "bulla:purge-on-close";
-
-/// `terminus-durability`, what a link's end has of its own that outlives it: nothing.
-const NOT_DURABLE: u32 = 0;
-/// The outcomes that a client can give to what it gets.
-const OUTCOMES: [&str; 4] = ["amqp:accepted:list", REJECTED_OUTCOME, "amqp:released:list", "amqp:modified:list"];
 /// Temporary queues of one connection that live as long as it does; one more is refused with 2017.
 const CONNECTION_QUEUES_MAX: usize = 256;
 
@@ -59,12 +39,10 @@ const CONNECTION_QUEUES_MAX: usize = 256;
 pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: Attach) {
     let link = attach.link;
     let mut made = None;
-    let result = match attach.role {
-        Role::Receiver if matches!(attach.target, Some(AnyTarget::Coordinator(_))) => {
-            authority::may_attach(peer, local, state).map(|()| unit_of_work::attached(peer, &attach))
-        }
-        Role::Receiver => producer(peer, local, state, &attach, &mut made),
-        Role::Sender => consumer(peer, local, state, &attach, &mut made),
+    let result = match &attach.wants {
+        Wants::Units => authority::may_attach(peer, local, state).map(|()| unit_of_work::attached(peer, &attach)),
+        Wants::Put(put) => producer(peer, local, state, &attach, put, &mut made),
+        Wants::Get(get) => consumer(peer, local, state, &attach, get, &mut made),
     };
     if let Some(user) = peer.user.filter(|_| peer.links.get(&link).is_some_and(Link::is_clients)) {
         state.users.attached(user);
@@ -92,10 +70,10 @@ fn channel(
     local: &mut Local,
     state: &mut State,
     attach: &Attach,
-    target: &Target,
+    terms: &ChannelTerms,
 ) -> Option<Result<(), Refusal>> {
-    let greeting = SenderGreeting::from_properties(&attach.properties);
-    let foreign = target.address.as_deref().and_then(attaching::foreign_target);
+    let greeting = SenderGreeting::from_properties(&terms.properties);
+    let foreign = terms.address.as_deref().and_then(attaching::foreign_target);
     let result = match (&greeting, foreign) {
         (Some(greeting), _) => attaching::greeted(peer, local, state, attach, greeting),
         (None, Some(target)) => attaching::foreign(peer, local, state, attach, target),
@@ -119,63 +97,92 @@ fn channel(
     }))
 }
 
-/// The client sends: its target is a queue, a new dynamic queue, or left to each message.
+/// Whether the client may have that link at all.
+///
+/// # Errors
+/// See [`authority::may_attach`] and [`resume::may_attach`]; why the attach makes no sense.
+fn may_attach(peer: &mut Peer, local: &Local, state: &mut State, attach: &Attach) -> Result<(), Refusal> {
+    authority::may_attach(peer, local, state)?;
+    resume::may_attach(peer, state, attach)?;
+    attach.unreadable.clone().map_or(Ok(()), Err)
+}
+
+/// Where a link leads, before a queue is made for it.
+struct Found {
+    /// The name that the client opened, as SET ADDRMAP has it, or that of a topic made for the link.
+    name: Option<String>,
+    /// The topic that this is.
+    topic: Option<String>,
+    /// What the client has to be told of the name.
+    told: Option<String>,
+}
+
+/// Finds out where a link leads.
+fn find(peer: &Peer, local: &mut Local, state: &State, place: &Place) -> Result<Found, Refusal> {
+    let (name, is_topic) = match place {
+        Place::Named { name, is_topic } => (Some(state.address(name, *is_topic).into_owned()), *is_topic),
+        Place::NewTopic => {
+            let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
+            let topic = subscribe::temporary(state, who, local)?;
+            let name = format!("{}{topic}", topics::PREFIX);
+            return Ok(Found { name: Some(name.clone()), topic: Some(topic), told: Some(name) });
+        }
+        Place::Unnamed | Place::NewQueue(_) | Place::Subscription { .. } => (None, false),
+    };
+    let topic = subscribe::topic_of(name.as_deref(), is_topic);
+    Ok(Found { name, topic, told: None })
+}
+
+/// The client puts: on a queue, on one that is made for it, or where each message says.
 fn producer(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
     attach: &Attach,
+    put: &Put,
     made: &mut Option<Made>,
 ) -> Result<(), Refusal> {
-    let Some(AnyTarget::Target(target)) = &attach.target else {
-        return Err(Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the attach has no target"));
-    };
-    if let Some(result) = channel(peer, local, state, attach, target) {
+    if let Some(result) = put.channel.as_ref().and_then(|terms| channel(peer, local, state, attach, terms)) {
         return result;
     }
-    let mut target: Target = target.clone();
-    authority::may_attach(peer, local, state)?;
-    resume::may_attach(peer, state, attach)?;
-    if target.dynamic && subscribe::is_topic(&target.capabilities) {
-        let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
-        target.address = Some(format!("{}{}", topics::PREFIX, subscribe::temporary(state, who, local)?));
-    }
-    // The client reads the address that it named in the answer.
-    let named = target.address.clone().filter(|_| !target.dynamic);
-    if let Some(named) = &named {
-        target.address = Some(state.address(named, subscribe::is_topic(&target.capabilities)).into_owned());
-    }
-    if let Some(topic) = subscribe::topic_of(target.address.as_deref(), &target.capabilities) {
-        target.address = named.or(target.address);
-        return publisher(peer, local, state, attach, target, topic);
+    may_attach(peer, local, state, attach)?;
+    let Found { name, topic, told } = find(peer, local, state, &put.place)?;
+    if let Some(topic) = topic {
+        return publisher(peer, local, state, attach, put, topic, told);
     }
     let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
-    let rights = match &target.address {
-        _ if target.dynamic => {
-            let made = make(peer, local, state, Right::Put, &target.dynamic_node_properties, made)?;
-            (target.address, target.dynamic_node_properties) = (Some(made.name.clone()), made.properties());
-            ObjectType::Queue.rights()
+    let (name, rights) = match (&put.place, name) {
+        (Place::NewQueue(wish), _) => {
+            let made = make(peer, local, state, Right::Put, wish, made)?;
+            (Some(made.name.clone()), ObjectType::Queue.rights())
         }
-        Some(name) => state.check(who, Right::Put, name)?,
+        (_, Some(name)) => {
+            let rights = state.check(who, Right::Put, &name)?;
+            (Some(name), rights)
+        }
         // Each message is asked about.
-        None => Rights::NONE,
+        (_, None) => (None, Rights::NONE),
     };
-    let deletes = deletes(attach, &target.capabilities)?;
+    let deletes = deletes(put.on_close)?;
     let mut producer = Producer {
-        opened: target.address.clone(),
-        sealed_by_client: wants_sealed(attach, &target.capabilities),
+        opened: name.clone(),
+        sealed_by_client: put.sealed,
         dynamic: made.as_ref().and_then(Made::ends_with_link),
         deletes,
         any_user: rights.has(Right::SetIdentity),
-        publishing: target.address.is_none().then(|| Publishing::new(peer.opened.as_deref(), None)),
+        publishing: name.is_none().then(|| Publishing::new(peer.opened.as_deref(), None)),
         ..new_producer(attach, peer, local)
     };
-    if let Some(name) = target.address.as_deref() {
+    if let Some(name) = name.as_deref() {
         open_to_put(&mut producer, name, rights, peer, local, state)?;
     }
-    let properties = producer.route.as_ref().map(|route| seal_properties(state, route, rights)).unwrap_or_default();
-    target.address = named.or(target.address);
-    accept_producer(peer, local, state, attach, target, producer, properties);
+    let granted = Granted {
+        name: made.as_ref().map(|made| made.name.clone()),
+        goes_with_link: producer.dynamic.is_some(),
+        sealing: producer.route.as_ref().and_then(|route| seal_facts(state, route, rights)),
+        ..Granted::default()
+    };
+    accept_producer(peer, local, state, attach, producer, granted);
     Ok(())
 }
 
@@ -212,27 +219,22 @@ fn accept_producer(
     local: &mut Local,
     state: &mut State,
     attach: &Attach,
-    target: Target,
     mut producer: Producer,
-    properties: Vec<(Symbol, Value)>,
+    granted: Granted,
 ) {
-    let may_suspend = producer.dynamic.is_none() && producer.deletes.is_none() && !target.dynamic;
+    let may_suspend = producer.dynamic.is_none() && producer.deletes.is_none() && granted.name.is_none();
     let mut resumption = resume::puts(peer, local, state, attach, may_suspend);
-    let (expiry_policy, timeout) = resumption.told();
-    let reply = AttachReply {
-        source: attach.source.clone(),
-        target: Some(Target { durable: NOT_DURABLE, expiry_policy, timeout, ..target }),
-        coordinator: None,
-        offered_capabilities: offered(producer.sealed_by_client, delays(&producer, attach)),
-        properties,
-        max_message_size: u64::from(state.definitions.queue_manager.max_message_bytes),
-        // What is longer all the same is refused with 2030.
-        told_max_message_size: producer.route.as_ref().map(|route| route.message_bytes_max.max(1) as u64),
+    let granted = Granted {
+        sealed: producer.sealed_by_client,
+        // A message for another queue manager's queue waits there, if at all.
+        delays: producer.route.as_ref().is_none_or(|route| route.transmission.is_none()),
+        message_bytes_max: Some(state.definitions.queue_manager.max_message_bytes.into()),
+        queue_message_bytes_max: producer.route.as_ref().map(|route| route.message_bytes_max.max(1) as u64),
         // Its errors name the delivery (Anonymous Terminus, 2.2.2).
         keeps_tags: producer.opened.is_none(),
-        ..AttachReply::default()
+        ..granted
     };
-    peer.front.accept_link(attach.link, resumption.fill(reply));
+    peer.front.accept_link(attach.link, resumption.fill(granted));
     producer.resumable = resumption.resumable;
     peer.links.insert(attach.link, Link::Producer(Box::new(producer)));
     put::replenish(peer, local, state, attach.link);
@@ -245,67 +247,56 @@ fn new_producer(attach: &Attach, peer: &Peer, local: &Local) -> Producer {
     Producer::new(attach, peer.user, name, who)
 }
 
-/// Makes the queue that a dynamic terminus asks for.
+/// Makes the queue that a link asks for.
 fn make<'a>(
     peer: &Peer,
     local: &mut Local,
     state: &mut State,
     right: Right,
-    properties: &[(Symbol, Value)],
+    wish: &QueueWish,
     made: &'a mut Option<Made>,
 ) -> Result<&'a Made, Refusal> {
     let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
-    let wish = Wish::read(state, who, right, properties)?;
+    state.check_wish(who, right, wish)?;
     if peer.dynamic.len() >= CONNECTION_QUEUES_MAX {
         let detail = format!("the connection has its maximum of {CONNECTION_QUEUES_MAX} temporary queues");
         return Err(Refusal::new(reason::HANDLE_NOT_AVAILABLE, detail));
     }
-    let made = made.insert(state.define_dynamic(who, &wish, &mut local.random)?);
+    let made = made.insert(state.define_dynamic(who, wish, &mut local.random)?);
     state.own_dynamic(who, made);
     Ok(made)
 }
 
-/// The client receives: its source is a queue, browsed or taken from, or a new dynamic queue.
+/// The client gets: from a queue, browsed or taken from, from one that is made for it, or from a subscription.
 fn consumer(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
     attach: &Attach,
+    get: &Get,
     made: &mut Option<Made>,
 ) -> Result<(), Refusal> {
-    authority::may_attach(peer, local, state)?;
-    resume::may_attach(peer, state, attach)?;
-    let Some(mut source) = attach.source.clone() else {
-        let (source, subscription) = subscribe::recover(peer, local, state, attach)?;
-        return subscriber(peer, local, state, attach, source, subscription, true);
-    };
-    let no_local = selection::take_no_local(&mut source);
-    // Filters are echoed only where they are honoured.
-    let selector = selection::filter(&mut source)?;
-    if source.dynamic && subscribe::is_topic(&source.capabilities) {
-        let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
-        source.address = Some(format!("{}{}", topics::PREFIX, subscribe::temporary(state, who, local)?));
+    may_attach(peer, local, state, attach)?;
+    if let Place::Subscription { is_global } = get.place {
+        let subscription = subscribe::recover(peer, local, state, attach, is_global)?;
+        let told = Some(format!("{}{}", topics::PREFIX, subscription.topic));
+        return subscriber(peer, local, state, Subscriber { attach, get, subscription, alone: true, told });
     }
-    // The client reads the address that it named in the answer.
-    let named = source.address.clone().filter(|_| !source.dynamic);
-    if let Some(named) = &named {
-        source.address = Some(state.address(named, subscribe::is_topic(&source.capabilities)).into_owned());
-    }
-    if subscribe::topic_of(source.address.as_deref(), &source.capabilities).is_some() {
-        let leaves_out = no_local.is_some();
-        let subscription = subscribe::open(peer, local, state, attach, &mut source, selector, leaves_out)?;
-        source.address = named.or(source.address);
-        source.filter.extend(no_local);
+    let selector = get.selector.as_deref().map(selection::parse).transpose()?;
+    let Found { name, topic, told } = find(peer, local, state, &get.place)?;
+    if let Some(topic) = topic {
+        let subscription = subscribe::open(peer, local, state, attach, get, topic, selector)?;
         let alone = !subscription.shared;
-        return subscriber(peer, local, state, attach, source, subscription, alone);
+        return subscriber(peer, local, state, Subscriber { attach, get, subscription, alone, told });
     }
-    get_queued(peer, local, state, attach, Asked { source, named, selector }, made)
+    get_queued(peer, local, state, Asked { attach, get, name, selector }, made)
 }
 
-/// What a client asks to get from: its terminus, the address as the client named it, and its selector.
-struct Asked {
-    source: Source,
-    named: Option<String>,
+/// What a client asks to get from: the name that it opened, and its selector.
+struct Asked<'a> {
+    attach: &'a Attach,
+    get: &'a Get,
+    name: Option<String>,
     selector: Option<Selector>,
 }
 
@@ -314,36 +305,32 @@ fn get_queued(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &Attach,
-    Asked { mut source, named, selector }: Asked,
+    Asked { attach, get, name, selector }: Asked<'_>,
     made: &mut Option<Made>,
 ) -> Result<(), Refusal> {
     let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
-    let browse = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy");
-    let right = if browse { Right::Browse } else { Right::Get };
-    if source.dynamic {
-        let made = make(peer, local, state, right, &source.dynamic_node_properties, made)?;
-        (source.address, source.dynamic_node_properties) = (Some(made.name.clone()), made.properties());
-    }
-    let name =
-        source.address.clone().ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the source names no queue"))?;
+    let right = if get.browses { Right::Browse } else { Right::Get };
+    let name = match &get.place {
+        Place::NewQueue(wish) => Some(make(peer, local, state, right, wish, made)?.name.clone()),
+        _ => name,
+    };
+    let name = name.ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the source names no queue"))?;
     let rights = state.check(who, right, &name)?;
     let route = state.route(&name)?;
     if !route.get_enabled {
         return Err(Refusal::new(reason::GET_INHIBITED, format!("{name} has GET(DISABLED)")));
     }
-    let deletes = deletes(attach, &source.capabilities)?;
+    let deletes = deletes(get.on_close)?;
     may_delete(state, &route, deletes, rights)?;
-    let opens_itself = OpensItself::asked(&attach.desired_capabilities, &source.capabilities);
-    if opens_itself.is_none() && outgoing::is_protected(&route) {
+    if get.opens_itself.is_none() && outgoing::is_protected(&route) {
         // Without a ring nothing on this queue could ever be opened for this user.
         local.ring(&peer.identity)?;
     }
     let queue = route.queue;
-    let properties = seal_properties(state, &route, rights);
-    let mode = match browse {
+    let sealing = seal_facts(state, &route, rights);
+    let mode = match get.browses {
         true => Mode::Browses,
-        false => taking(takes_alone(attach, &source, &route)?),
+        false => taking(takes_alone(get, &route)?),
     };
     state.may_open(&route)?;
     match mode {
@@ -351,64 +338,47 @@ fn get_queued(
         Mode::Takes | Mode::TakesAlone => state.opened_to_take(&name, queue, mode == Mode::TakesAlone)?,
     }
     let owner = Owner { dispatcher: local.index, generation: peer.generation, link: attach.link };
-    let selection = Selection::wanted(selector, owner, &route, state, browse);
+    let selection = Selection::wanted(selector, owner, &route, state, get.browses);
+    let dynamic = made.as_ref().and_then(Made::ends_with_link);
     let consumer = Consumer {
         mode,
         selection,
-        opens_itself,
-        terminus: Terminus::Queue { dynamic: made.as_ref().and_then(Made::ends_with_link), deletes },
-        ..new_consumer(attach, name, route, peer, local)
+        terminus: Terminus::Queue { dynamic, deletes },
+        ..new_consumer((attach, get), name, route, peer, local)
     };
-    let capabilities = consumer_capabilities(opens_itself.is_some(), mode == Mode::TakesAlone);
-    source.address = named.or(source.address);
-    let reply = AttachReply { offered_capabilities: capabilities, properties, ..AttachReply::default() };
-    accept_consumer(peer, local, state, attach, source, consumer, reply);
+    let granted = Granted {
+        name: made.as_ref().map(|made| made.name.clone()),
+        goes_with_link: dynamic.is_some(),
+        alone: mode == Mode::TakesAlone,
+        sealing,
+        ..Granted::default()
+    };
+    accept_consumer(peer, local, state, attach, consumer, granted);
     Ok(())
 }
 
 /// A link of that connection that gets whatever comes next from that queue, which it opened by that name.
-fn new_consumer(attach: &Attach, name: String, route: Route, peer: &Peer, local: &Local) -> Consumer {
+fn new_consumer((attach, get): (&Attach, &Get), name: String, route: Route, peer: &Peer, local: &Local) -> Consumer {
     let who = local.client_asker(peer.identity.user.as_deref(), peer.generation);
-    Consumer::new(attach, name, route, who, local.now)
+    Consumer::new(attach, get, name, route, who, local.now)
 }
 
-/// Answers the attach of a link that gets, from a queue or a subscription, and has its queue served. `reply` has the
-/// capabilities and properties that it is answered with.
+/// Answers the attach of a link that gets, from a queue or a subscription, and has its queue served.
 fn accept_consumer(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
     attach: &Attach,
-    source: Source,
     mut consumer: Consumer,
-    reply: AttachReply,
+    granted: Granted,
 ) {
-    let durable = consumer.subscription().is_some_and(|subscription| subscription.durable.is_some());
     let may_suspend = matches!(consumer.terminus, Terminus::Queue { dynamic: None, deletes: None })
-        && !(source.dynamic || consumer.browses() || consumer.presettled || consumer.route.has_groups);
+        && !(granted.name.is_some() || consumer.browses() || consumer.presettled || consumer.route.has_groups);
     let mut resumption = resume::gets(peer, local, state, attach, &mut consumer, may_suspend);
-    let (expiry_policy, timeout) = resumption.told();
-    let source = match durable {
-        true => source,
-        false => Source { durable: NOT_DURABLE, expiry_policy, timeout, ..source },
-    };
-    let source = Source {
-        // What is settled without an outcome, or not at all, is as if it had never been sent.
-        default_outcome: Some(DeliveryState::Released),
-        outcomes: OUTCOMES.map(Symbol::from_static).to_vec(),
-        ..source
-    };
-    let reply = AttachReply {
-        source: Some(source),
-        target: match &attach.target {
-            Some(AnyTarget::Target(target)) => Some(target.clone()),
-            _ => None,
-        },
-        ..reply
-    };
+    let granted = Granted { sealed: consumer.opens_itself.is_some(), ..granted };
     let queue = consumer.route.queue;
     let outcomes = resumption.take_outcomes();
-    peer.front.accept_link(attach.link, resumption.fill(reply));
+    peer.front.accept_link(attach.link, resumption.fill(granted));
     consumer.resumes.place = resumption.resumable;
     consumer.resumes.only = peer.front.resumes_only(attach.link);
     peer.links.insert(attach.link, Link::Consumer(Box::new(consumer)));
@@ -419,18 +389,19 @@ fn accept_consumer(
     }
 }
 
-/// The client publishes on a topic.
+/// The client publishes on a topic, of whose name it is `told` where that was made for it.
 fn publisher(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
     attach: &Attach,
-    target: Target,
+    put: &Put,
     topic: String,
+    told: Option<String>,
 ) -> Result<(), Refusal> {
     let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
     state.check_topic(who, Right::Publish, &topic)?;
-    if wants_sealed(attach, &target.capabilities) {
+    if put.sealed {
         // Each subscription's queue has a binding of its own.
         let detail = "what is published is sealed for each subscription, which an application can't do";
         return Err(Refusal::new(reason::OPTIONS_ERROR, detail));
@@ -443,8 +414,19 @@ fn publisher(
         publishing: Some(Publishing::new(peer.opened.as_deref(), Some(topic))),
         ..new_producer(attach, peer, local)
     };
-    accept_producer(peer, local, state, attach, target, producer, Vec::new());
+    accept_producer(peer, local, state, attach, producer, Granted { name: told, ..Granted::default() });
     Ok(())
+}
+
+/// A link that gets from a subscription.
+struct Subscriber<'a> {
+    attach: &'a Attach,
+    get: &'a Get,
+    subscription: Subscription,
+    /// No other link gets from it.
+    alone: bool,
+    /// What the client has to be told of the topic's name.
+    told: Option<String>,
 }
 
 /// The client gets from a subscription; one that was made for this link goes again where that does not come to be.
@@ -452,13 +434,11 @@ fn subscriber(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &Attach,
-    source: Source,
-    subscription: Subscription,
-    exclusive: bool,
+    subscriber: Subscriber<'_>,
 ) -> Result<(), Refusal> {
+    let Subscriber { subscription, .. } = &subscriber;
     let made = subscription.is_new.then(|| (subscription.queue.clone(), subscription.durable.clone()));
-    let result = get_subscribed(peer, local, state, attach, source, subscription, exclusive);
+    let result = get_subscribed(peer, local, state, subscriber);
     if let (Err(_), Some((queue, durable))) = (&result, made)
         && let Some(queue) = state.store.queue(&queue)
     {
@@ -471,47 +451,37 @@ fn get_subscribed(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &Attach,
-    source: Source,
-    subscription: Subscription,
-    exclusive: bool,
+    Subscriber { attach, get, subscription, alone, told }: Subscriber<'_>,
 ) -> Result<(), Refusal> {
-    let opens_itself = OpensItself::asked(&attach.desired_capabilities, &source.capabilities);
     let route = state.route(&subscription.queue)?;
     if !route.get_enabled {
         return Err(Refusal::new(reason::GET_INHIBITED, "the subscription's queue has GET(DISABLED)"));
     }
-    if opens_itself.is_none() && outgoing::is_protected(&route) {
+    if get.opens_itself.is_none() && outgoing::is_protected(&route) {
         local.ring(&peer.identity)?;
     }
     let queue = route.queue;
     state.may_open(&route)?;
-    state.opened_to_take(&subscription.queue, queue, exclusive).map_err(|_| {
+    state.opened_to_take(&subscription.queue, queue, alone).map_err(|_| {
         let name = subscription.durable.as_deref().unwrap_or(&subscription.topic);
         Refusal::new(reason::SUBSCRIPTION_IN_USE, format!("{name}: others get from it"))
     })?;
     state.topics.resumed(&subscription.queue, local.wall_ms);
     // Who may subscribe may know what it takes to open what comes.
-    let properties = seal_properties(state, &route, Right::Inquire.alone());
+    let sealing = seal_facts(state, &route, Right::Inquire.alone());
     let owner = Owner { dispatcher: local.index, generation: peer.generation, link: attach.link };
     let selection = Selection::wanted(None, owner, &route, state, false);
     let name = subscription.queue.clone();
+    let subscribed = Subscribed { durable: subscription.durable.is_some(), shared: !alone };
     let consumer = Consumer {
-        mode: taking(exclusive),
+        mode: taking(alone),
         selection,
-        opens_itself,
         terminus: Terminus::Subscription(Box::new(subscription)),
-        ..new_consumer(attach, name, route, peer, local)
+        ..new_consumer((attach, get), name, route, peer, local)
     };
-    let capabilities = subscriber_capabilities(opens_itself.is_some(), !exclusive);
-    let reply = AttachReply { offered_capabilities: capabilities, properties, ..AttachReply::default() };
-    accept_consumer(peer, local, state, attach, source, consumer, reply);
+    let granted = Granted { name: told, subscribed: Some(subscribed), sealing, ..Granted::default() };
+    accept_consumer(peer, local, state, attach, consumer, granted);
     Ok(())
-}
-
-fn subscriber_capabilities(sealed: bool, shared: bool) -> Vec<Symbol> {
-    let shared = shared.then_some(Symbol::from_static(SHARED_SUBSCRIPTIONS));
-    offered(sealed, false).into_iter().chain(shared).collect()
 }
 
 /// How a link takes messages: alone, or as others may.
@@ -520,9 +490,8 @@ fn taking(alone: bool) -> Mode {
 }
 
 /// Whether this link gets alone: it asks to, the queue says so of links that don't, or of all.
-fn takes_alone(attach: &Attach, source: &Source, route: &Route) -> Result<bool, Refusal> {
-    let asks = |word| asks_for(attach, &source.capabilities, word);
-    match (asks(EXCLUSIVE), asks(SHARED)) {
+fn takes_alone(get: &Get, route: &Route) -> Result<bool, Refusal> {
+    match (get.alone, get.with_others) {
         (true, true) => Err(Refusal::new(reason::OPTIONS_ERROR, "to get alone and with others is asked for at once")),
         (true, false) => Ok(true),
         (false, true) => Ok(route.takes_alone),
@@ -531,8 +500,8 @@ fn takes_alone(attach: &Attach, source: &Source, route: &Route) -> Result<bool, 
 }
 
 /// What a link asks to be done with its permanent dynamic queue when it closes.
-fn deletes(attach: &Attach, terminus: &[Symbol]) -> Result<Option<Deletes>, Refusal> {
-    match (asks_for(attach, terminus, DELETE_ON_CLOSE), asks_for(attach, terminus, PURGE_ON_CLOSE)) {
+fn deletes(on_close: OnClose) -> Result<Option<Deletes>, Refusal> {
+    match (on_close.deletes, on_close.purges) {
         (true, true) => Err(Refusal::new(reason::OPTIONS_ERROR, "to delete with and without messages is asked for")),
         (true, false) => Ok(Some(Deletes::Empty)),
         (false, true) => Ok(Some(Deletes::WithMessages)),
@@ -558,38 +527,9 @@ fn may_delete(state: &State, route: &Route, deletes: Option<Deletes>, rights: Ri
     Err(Refusal::new(reason::OPTION_NOT_VALID_FOR_TYPE, detail))
 }
 
-/// What a client that seals for itself has to know, and who has INQ is told: where its messages will be, and under
-/// which policy.
-fn seal_properties(state: &State, route: &Route, rights: Rights) -> Vec<(Symbol, Value)> {
-    let Some(policy) = route.policy.as_ref().filter(|_| rights.has(Right::Inquire)) else { return Vec::new() };
-    let destination = state.bound_to(route);
-    vec![
-        (Symbol::from_static("bulla:destination"), Value::from(destination.as_str())),
-        (Symbol::from_static("bulla:policy"), Value::from(crate::mqsc::policy::text(policy).as_str())),
-    ]
-}
-
-fn wants_sealed(attach: &Attach, terminus: &[Symbol]) -> bool {
-    asks_for(attach, terminus, SEALED)
-}
-
-fn asks_for(attach: &Attach, terminus: &[Symbol], wanted: &str) -> bool {
-    attach.desired_capabilities.iter().chain(terminus).any(|capability| capability.as_str() == wanted)
-}
-
-fn consumer_capabilities(sealed: bool, exclusive: bool) -> Vec<Symbol> {
-    let exclusive = exclusive.then_some(Symbol::from_static(EXCLUSIVE));
-    offered(sealed, false).into_iter().chain(exclusive).collect()
-}
-
-/// Whether a message put for later waits until then, and the client wants to know. One for another queue manager's
-/// queue waits there, if at all.
-fn delays(producer: &Producer, attach: &Attach) -> bool {
-    let is_remote = producer.route.as_ref().is_some_and(|route| route.transmission.is_some());
-    !is_remote && attach.desired_capabilities.iter().any(|capability| capability.as_str() == DELAYED_DELIVERY)
-}
-
-fn offered(sealed: bool, delays: bool) -> Vec<Symbol> {
-    let all = [(sealed, SEALED), (delays, DELAYED_DELIVERY)];
-    all.into_iter().filter(|(is, _)| *is).map(|(_, name)| Symbol::from_static(name)).collect()
+/// What a client that seals for itself has to know: where its messages will be, and under which policy. None for a
+/// client without INQ.
+fn seal_facts(state: &State, route: &Route, rights: Rights) -> Option<SealFacts> {
+    let policy = route.policy.as_ref().filter(|_| rights.has(Right::Inquire))?;
+    Some(SealFacts { destination: state.bound_to(route), policy: crate::mqsc::policy::text(policy) })
 }

@@ -10,7 +10,8 @@ use super::unit_of_work::units::UnitId;
 use crate::adapter::Held;
 use crate::dynamic::Deletes;
 use crate::envelope::{self, Arrival, Readable};
-use crate::front::{Attach, SessionId};
+use crate::front::SessionId;
+use crate::front::link::{Attach, Get};
 use crate::limits::UserId;
 use crate::manager::{Route, State};
 use crate::maps::{HashMap, HashSet};
@@ -18,7 +19,6 @@ use crate::ordered_line::{self, OrderedLine};
 use crate::outgoing::{self, OpensItself};
 use crate::reason::{self, Refusal};
 use crate::resumable::Resumable;
-use bulla_amqp::types::SenderSettleMode;
 use bulla_queue::{Found, MessageId, Place, QueueId};
 use bulla_seal::Policy;
 use std::collections::VecDeque;
@@ -45,7 +45,7 @@ pub(crate) struct Consumer {
     pub(crate) mode: Mode,
     /// Deliveries are settled as they are sent (at most once).
     pub(crate) presettled: bool,
-    /// The client opens for itself (capability `bulla:sealed`).
+    /// The client opens for itself.
     pub(crate) opens_itself: Option<OpensItself>,
     /// Which messages it wants, where it does not take all.
     pub(crate) selection: Option<Box<Selection>>,
@@ -63,7 +63,7 @@ pub(crate) struct Consumer {
 /// What a link does with the messages of its queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Mode {
-    /// It copies them (distribution mode `copy`).
+    /// It copies them.
     Browses,
     /// It takes them, as others may.
     Takes,
@@ -186,14 +186,21 @@ impl Fault {
 
 impl Consumer {
     /// A link that gets whatever comes next from that queue, which it opened by `opened`.
-    pub(super) fn new(attach: &Attach, opened: String, route: Route, who: bulla_device::Asker, now: Instant) -> Self {
+    pub(super) fn new(
+        attach: &Attach,
+        get: &Get,
+        opened: String,
+        route: Route,
+        who: bulla_device::Asker,
+        now: Instant,
+    ) -> Self {
         Self {
             session: attach.session,
             opened,
             route: Arc::new(route),
             mode: Mode::Takes,
-            presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
-            opens_itself: None,
+            presettled: get.presettled,
+            opens_itself: get.opens_itself,
             selection: None,
             search: Search { cursor: None, passed_over: PassedOver::default(), arrivals: 0, rescan_at: now },
             deliveries: Deliveries::default(),

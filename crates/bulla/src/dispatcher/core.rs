@@ -9,11 +9,11 @@ use super::{attach, authority, ending, get, put, resume, returns, sasl, unit_of_
 use crate::adapter::Finished;
 use crate::catalog::status::TaskKind;
 use crate::channel::{caller, receiver, sender, supervisor};
+use crate::front::link::Over;
 use crate::front::{Delivery, Event, LinkId, SessionId};
 use crate::mailbox::Mailbox;
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
-use crate::resumable::Over;
 use crate::task::TaskMeter;
 use crate::transport::Transport;
 use crate::triggering;

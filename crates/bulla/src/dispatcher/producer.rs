@@ -6,7 +6,8 @@ use super::unit_of_work::units::{UnitId, Units};
 use crate::adapter::{Held, SEALING_BYTES_MAX};
 use crate::channel::transmission::TransmissionHeader;
 use crate::dynamic::Deletes;
-use crate::front::{Attach, DeliveryId, LinkId, SessionId};
+use crate::front::link::Attach;
+use crate::front::{DeliveryId, LinkId, SessionId};
 use crate::limits::{BeingSealed, UserId};
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
@@ -29,8 +30,6 @@ const PENDING_BYTES_MAX: usize = SEALING_BYTES_MAX / 2;
 const PENDING_BYTES_FOR_CREDIT: usize = 64 << 20;
 /// Ticks after which credit that a link does not use is room for others who wait: two seconds.
 const PROMISE_LAPSES_AFTER_TICKS: u8 = 8;
-/// The outcome *rejected*, among those that a link's source lists.
-pub(crate) const REJECTED_OUTCOME: &str = "amqp:rejected:list";
 
 /// A link on which a client puts.
 pub(crate) struct Producer {
@@ -38,7 +37,7 @@ pub(crate) struct Producer {
     /// The name the client opened; none for an anonymous relay, whose messages name their queue.
     pub(crate) opened: Option<String>,
     pub(crate) route: Option<Arc<Route>>,
-    /// The client seals for itself (capability `bulla:sealed`).
+    /// The client seals for itself.
     pub(crate) sealed_by_client: bool,
     /// Credit that is out on this link and counted in its queue's `granted`, unless that has lapsed.
     pub(crate) granted: u32,
@@ -58,7 +57,7 @@ pub(crate) struct Producer {
     pub(crate) deletes: Option<Deletes>,
     /// Its user, as the log names it; none for one who has not signed in.
     pub(crate) user_name: Option<String>,
-    /// The client's source has the outcome *rejected*, or names none.
+    /// The client can be told that a message is rejected.
     pub(crate) takes_rejected: bool,
     /// Its messages may name any user (SETID on the queue, or, on a relay, on that of the last message).
     pub(crate) any_user: bool,
@@ -142,7 +141,7 @@ impl Producer {
             dynamic: None,
             deletes: None,
             user_name,
-            takes_rejected: takes_rejected(attach),
+            takes_rejected: attach.takes_rejected,
             any_user: false,
             publishing: None,
             relayed: None,
@@ -243,10 +242,4 @@ pub(crate) struct Relayed {
     /// The queue of that name itself: another one of that name may be another's.
     pub(super) queue: Option<QueueId>,
     pub(super) generation: u64,
-}
-
-/// Whether a client that puts hears of *rejected*: its source has that outcome, or names none.
-pub(super) fn takes_rejected(attach: &Attach) -> bool {
-    let outcomes = attach.source.as_ref().map(|source| source.outcomes.as_slice()).unwrap_or_default();
-    outcomes.is_empty() || outcomes.iter().any(|outcome| outcome.as_str() == REJECTED_OUTCOME)
 }

@@ -7,12 +7,13 @@ use super::peer::{Left, Link, Peer};
 use super::returns;
 use crate::asker::Who;
 use crate::authority::Right;
-use crate::front::{Attach, DeliveryId, LinkId, SessionId};
+use crate::front::link::{Attach, Granted, Over};
+use crate::front::{DeliveryId, LinkId, SessionId};
 use crate::manager::State;
 use crate::maps::{HashMap, HashSet};
 use crate::reason::{self, Refusal};
-use crate::resumable::{Kept, KeptGets, LinkName, Over, PutOutcome, Resumable, Terms};
-use bulla_amqp::{AnyTarget, AttachReply, DeliveryState, DeliveryTag, Role, Symbol, UnsettledMap};
+use crate::resumable::{Kept, KeptGets, LinkName, PutOutcome, Resumable};
+use bulla_amqp::{DeliveryState, DeliveryTag, UnsettledMap};
 use bulla_queue::{MessageId, Ticket};
 
 /// What an attach is answered with.
@@ -28,18 +29,13 @@ pub(super) struct Resumption {
 }
 
 impl Resumption {
-    /// The expiry policy and the timeout that are done.
-    pub(super) fn told(&self) -> (Symbol, u32) {
-        Terms::told(self.resumable.as_ref().map(|link| link.terms))
-    }
-
-    /// Fills in what the front end has to know.
-    pub(super) fn fill(&mut self, reply: AttachReply) -> AttachReply {
-        AttachReply {
-            resumable: self.resumable.is_some(),
+    /// Fills in what the client has to know.
+    pub(super) fn fill(&mut self, granted: Granted) -> Granted {
+        Granted {
+            keep: self.resumable.as_ref().map(|link| link.keep),
             unsettled: self.unsettled.take(),
             resumed: std::mem::take(&mut self.resumed),
-            ..reply
+            ..granted
         }
     }
 }
@@ -47,16 +43,12 @@ impl Resumption {
 /// What a link is known by; none where its client has not signed in: then nothing tells it from another one.
 fn name_of(peer: &Peer, attach: &Attach) -> Option<LinkName> {
     let (user, open) = (peer.identity.user.clone()?, peer.opened.as_ref()?);
-    Some(LinkName { user, container: open.container_id.clone(), name: attach.name.clone(), role: attach.role })
-}
-
-/// What the terminus on this side asks for.
-fn asked(attach: &Attach) -> Option<Terms> {
-    match (attach.role, &attach.source, &attach.target) {
-        (Role::Sender, Some(source), _) => Terms::asked(&source.expiry_policy, source.timeout),
-        (Role::Receiver, _, Some(AnyTarget::Target(target))) => Terms::asked(&target.expiry_policy, target.timeout),
-        _ => None,
-    }
+    Some(LinkName {
+        user,
+        container: open.container_id.clone(),
+        name: attach.name.clone(),
+        direction: attach.direction(),
+    })
 }
 
 /// Whether a link of that name may be attached: no resumable one of the same client is, on whatever connection.
@@ -92,8 +84,8 @@ pub(super) fn puts(
     attach: &Attach,
     may_suspend: bool,
 ) -> Resumption {
-    let terms = asked(attach).filter(|_| may_suspend);
-    if terms.is_none() && state.resumable.is_empty() {
+    let keep = attach.keep.filter(|_| may_suspend);
+    if keep.is_none() && state.resumable.is_empty() {
         return Resumption::default();
     }
     let Some(name) = name_of(peer, attach) else { return Resumption::default() };
@@ -105,7 +97,7 @@ pub(super) fn puts(
         }
         None => None,
     };
-    let resumable = terms.and_then(|terms| state.resumable.attach(name, terms)).map(Box::new);
+    let resumable = keep.and_then(|keep| state.resumable.attach(name, keep)).map(Box::new);
     let mut unsettled = None;
     if let Some(theirs) = attach.unsettled.as_ref().filter(|_| kept.is_some() || resumable.is_some()) {
         let tags: HashSet<DeliveryTag> = theirs.0.iter().map(|(tag, _)| *tag).collect();
@@ -137,13 +129,13 @@ pub(super) fn gets(
     consumer: &mut Consumer,
     may_suspend: bool,
 ) -> Resumption {
-    let terms = asked(attach).filter(|_| may_suspend);
-    if terms.is_none() && state.resumable.is_empty() {
+    let keep = attach.keep.filter(|_| may_suspend);
+    if keep.is_none() && state.resumable.is_empty() {
         return Resumption::default();
     }
     let Some(name) = name_of(peer, attach) else { return Resumption::default() };
     let kept = state.resumable.take(&name);
-    let resumable = terms.and_then(|terms| state.resumable.attach(name, terms)).map(Box::new);
+    let resumable = keep.and_then(|keep| state.resumable.attach(name, keep)).map(Box::new);
     let mut resumption = Resumption { resumable, ..Resumption::default() };
     let is_known = kept.is_some() || resumption.resumable.is_some();
     let Some(theirs) = attach.unsettled.as_ref().filter(|_| is_known) else {

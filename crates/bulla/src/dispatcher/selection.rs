@@ -1,4 +1,4 @@
-//! A consumer's selector at work: from the filter in its attach to the next message that it wants.
+//! A consumer's selector at work: from the text in its attach to the next message that it wants.
 
 use super::passed_over::PassedOver;
 use crate::manager::{Route, State};
@@ -6,13 +6,7 @@ use crate::maps::HashMap;
 use crate::message_groups::{Owner, bucket_of};
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch, Selector, group_of, keys_of};
-use bulla_amqp::types::Source;
-use bulla_amqp::{Symbol, Value};
 use bulla_queue::{Cursor, Look, Looked, MessageId, QueueId, Seen, Store};
-
-/// The filter of JMS selectors, as it is registered, by name and by number.
-const FILTER: &str = "apache.org:selector-filter:string";
-const FILTER_CODE: u64 = 0x0000_468C_0000_0004;
 
 /// Messages looked at for selectors in one turn of a dispatcher, all queues together: a couple of milliseconds under
 /// the queues' lock.
@@ -78,64 +72,12 @@ impl Looks {
     }
 }
 
-/// Reads the filters of a consumer's source and leaves those there that are honoured: the first selector.
-pub(crate) fn filter(source: &mut Source) -> Result<Option<Selector>, Refusal> {
-    let mut selector = None;
-    let mut refused = None;
-    source.filter.retain(|(_, filter)| {
-        let Value::Described(both) = filter else { return false };
-        let is_selector = match &both.0 {
-            Value::Ulong(code) => *code == FILTER_CODE,
-            Value::Symbol(name) => name.as_str() == FILTER,
-            _ => false,
-        };
-        if !is_selector || selector.is_some() {
-            return false;
-        }
-        match &both.1 {
-            // A selector of blanks is none (JMS 3.1, section 3.8.1.1), and honoured as such.
-            Value::String(text) if text.trim().is_empty() => true,
-            Value::String(text) => {
-                match Selector::parse(text) {
-                    Ok(parsed) => selector = Some(parsed),
-                    Err(error) => refused = Some(Refusal::new(reason::SELECTOR_ERROR, error.to_string())),
-                }
-                true
-            }
-            _ => {
-                refused = Some(Refusal::new(reason::SELECTOR_ERROR, format!("the filter {FILTER} is no string")));
-                true
-            }
-        }
-    });
-    refused.map_or(Ok(selector), Err)
-}
-
-/// The filter of subscriptions that leave out what their own client publishes, as it is registered, by name and by
-/// number.
-const NO_LOCAL: &str = "apache.org:no-local-filter:list";
-const NO_LOCAL_CODE: u64 = 0x0000_468C_0000_0003;
-
-/// Takes the filter that leaves out the client's own publications from a source, where there is one. For a queue it is
-/// not honoured, and not echoed.
-pub(crate) fn take_no_local(source: &mut Source) -> Option<(Symbol, Value)> {
-    let is_no_local = |(_, filter): &(Symbol, Value)| {
-        matches!(filter, Value::Described(both) if match &both.0 {
-            Value::Ulong(code) => *code == NO_LOCAL_CODE,
-            Value::Symbol(name) => name.as_str() == NO_LOCAL,
-            _ => false,
-        })
-    };
-    let at = source.filter.iter().position(is_no_local)?;
-    Some(source.filter.remove(at))
-}
-
-/// The text of the selector in a source of which [`filter`] has left what is honoured.
-pub(crate) fn text(source: &Source) -> Option<&str> {
-    source.filter.iter().find_map(|(_, filter)| match filter {
-        Value::Described(both) => both.1.as_str(),
-        _ => None,
-    })
+/// Reads the selector that a client asks for.
+///
+/// # Errors
+/// 2459 for one that is none.
+pub(crate) fn parse(text: &str) -> Result<Selector, Refusal> {
+    Selector::parse(text).map_err(|error| Refusal::new(reason::SELECTOR_ERROR, error.to_string()))
 }
 
 impl Selection {

@@ -1,54 +1,28 @@
-//! Termini that are topics: which they are, and how a link comes to a subscription.
+//! Topics as the other end of a link: which names they are, and how a link comes to a subscription.
 //!
-//! An address is a topic where it begins with `topic://`, or where its terminus has the capability `topic` or
-//! `temporary-topic`. A subscription's name is the link's, up to the first `|`, and the client's container before it.
+//! A name is a topic's where it begins with `topic://`, or where its client says so. A subscription's name is the link's, up to the first `|`, and the client's container before it.
 
 use super::local::Local;
 use super::peer::Peer;
-use super::selection;
 use super::subscription::Subscription;
 use crate::asker::Who;
 use crate::authority::Right;
 use crate::catalog::topic_names::{CONTAINER_CHARS_MAX, OF, PREFIX, is_subscription_name};
-use crate::front::Attach;
+use crate::front::link::{Attach, Get};
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::selector::Selector;
 use crate::topics;
 use crate::topics::subscribe::Wanted;
-use bulla_amqp::Symbol;
-use bulla_amqp::types::Source;
 
-/// Capabilities of a terminus that is a topic, as JMS clients have them.
-const TOPIC: &str = "topic";
-const TEMPORARY_TOPIC: &str = "temporary-topic";
-/// Capability of a subscription that several links get from.
-const SHARED: &str = "shared";
-/// Capability of one whose name is not its container's alone.
-const GLOBAL: &str = "global";
 /// Where the topics are that are made for a link.
 const TEMPORARY_TOPICS: &str = "BULLA.TEMPORARY";
-/// `terminus-durability`: the terminus goes with its link.
-const NOT_DURABLE: u32 = 0;
-/// `unsettled-state`, which is what an answer says of a durable subscription.
-const UNSETTLED_STATE: u32 = 2;
-const NEVER: &str = "never";
-
-fn has(capabilities: &[Symbol], wanted: &str) -> bool {
-    capabilities.iter().any(|capability| capability.as_str() == wanted)
-}
-
-/// Whether a terminus is a topic by its capabilities.
-pub(super) fn is_topic(capabilities: &[Symbol]) -> bool {
-    has(capabilities, TOPIC) || has(capabilities, TEMPORARY_TOPIC)
-}
-
-/// The topic that an address is, where it is one.
-pub(super) fn topic_of(address: Option<&str>, capabilities: &[Symbol]) -> Option<String> {
-    let address = address?;
-    match address.strip_prefix(PREFIX) {
+/// The topic that a name is, where it is one.
+pub(super) fn topic_of(name: Option<&str>, is_topic: bool) -> Option<String> {
+    let name = name?;
+    match name.strip_prefix(PREFIX) {
         Some(topic) => Some(topic.to_owned()),
-        None => is_topic(capabilities).then(|| address.to_owned()),
+        None => is_topic.then(|| name.to_owned()),
     }
 }
 
@@ -68,7 +42,7 @@ pub(super) fn temporary(state: &State, who: Who<'_>, local: &mut Local) -> Resul
     Ok(topic)
 }
 
-/// A link with a topic for its source comes to a subscription, made for it or there already.
+/// A link that gets from a topic comes to a subscription, made for it or there already.
 ///
 /// # Errors
 /// See [`State::subscribe`]; 2440 for a name that can't be.
@@ -77,16 +51,13 @@ pub(super) fn open(
     local: &mut Local,
     state: &mut State,
     attach: &Attach,
-    source: &mut Source,
+    get: &Get,
+    topic: String,
     selector: Option<Selector>,
-    is_local_left_out: bool,
 ) -> Result<Subscription, Refusal> {
     let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
-    let topic = topic_of(source.address.as_deref(), &source.capabilities);
-    let topic = topic.ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the source names no topic"))?;
-    let durable = source.durable != NOT_DURABLE || source.expiry_policy.as_str() == NEVER;
-    let shared = has(&source.capabilities, SHARED);
-    let selector_text = selection::text(source).unwrap_or_default().trim_end().to_owned();
+    let Get { durable, shared, leaves_out_own: is_local_left_out, .. } = *get;
+    let selector_text = get.selector.as_deref().unwrap_or_default().trim_end().to_owned();
     if durable && selector_text.chars().any(char::is_control) {
         let detail = "the selector of a durable subscription has control characters";
         return Err(Refusal::new(reason::SELECTOR_ERROR, detail));
@@ -95,7 +66,7 @@ pub(super) fn open(
         let detail = "the container id of a client with a durable subscription is too long, or has what can't be kept";
         return Err(Refusal::new(reason::SUB_NAME_ERROR, detail));
     }
-    let name = (durable || shared).then(|| name(peer, attach, has(&source.capabilities, GLOBAL))).transpose()?;
+    let name = (durable || shared).then(|| name(peer, attach, get.is_global)).transpose()?;
     let wanted = Wanted {
         topic: topic.clone(),
         name: name.clone(),
@@ -107,14 +78,10 @@ pub(super) fn open(
     };
     let found = state.subscribe(who, wanted, &mut local.random)?;
     let durable = name.filter(|_| durable);
-    if durable.is_some() {
-        (source.durable, source.expiry_policy) = (UNSETTLED_STATE, Symbol::from_static(NEVER));
-    }
     Ok(Subscription { topic, durable, shared, queue: found.queue, is_new: found.is_new })
 }
 
-/// A link without a source looks for the durable subscription of its name, to go on with it or to end it (AMQP part 2,
-/// section 2.6.3: a terminus is recovered by the name of its link). It has it alone.
+/// A link looks for the durable subscription of its name, to go on with it or to end it. It has it alone.
 ///
 /// # Errors
 /// 2428 where there is none, or it is another user's.
@@ -123,21 +90,14 @@ pub(super) fn recover(
     local: &Local,
     state: &State,
     attach: &Attach,
-) -> Result<(Source, Subscription), Refusal> {
+    is_global: bool,
+) -> Result<Subscription, Refusal> {
     let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
-    let is_global = has(&attach.desired_capabilities, GLOBAL);
     let name = name(peer, attach, is_global)?;
     let none = || Refusal::new(reason::NO_SUBSCRIPTION, format!("there is no subscription {name}"));
     let (topic, queue) = state.durable_of(who, &name).ok_or_else(none)?;
-    let source = Source {
-        address: Some(format!("{PREFIX}{topic}")),
-        durable: UNSETTLED_STATE,
-        expiry_policy: Symbol::from_static(NEVER),
-        capabilities: vec![Symbol::from_static(TOPIC)],
-        ..Source::default()
-    };
     let (topic, queue) = (topic.to_owned(), queue.to_owned());
-    Ok((source, Subscription { topic, durable: Some(name), shared: false, queue, is_new: false }))
+    Ok(Subscription { topic, durable: Some(name), shared: false, queue, is_new: false })
 }
 
 /// The name of the subscription that a link means: `CONTAINER|NAME`, or `|NAME` of one that is no container's. The
@@ -169,13 +129,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_a_topic_by_its_beginning_or_by_its_capability() {
-        let topic = [Symbol::from_static(TOPIC)];
-        assert_eq!(topic_of(Some("topic://a/b"), &[]).as_deref(), Some("a/b"));
-        assert_eq!(topic_of(Some("topic://a/b"), &topic).as_deref(), Some("a/b"));
-        assert_eq!(topic_of(Some("a/b"), &topic).as_deref(), Some("a/b"));
-        assert_eq!(topic_of(Some("a/b"), &[Symbol::from_static(TEMPORARY_TOPIC)]).as_deref(), Some("a/b"));
-        assert_eq!(topic_of(Some("a/b"), &[Symbol::from_static("queue")]), None);
-        assert_eq!(topic_of(None, &topic), None);
+    fn a_name_is_a_topic_s_by_its_beginning_or_where_its_client_says_so() {
+        assert_eq!(topic_of(Some("topic://a/b"), false).as_deref(), Some("a/b"));
+        assert_eq!(topic_of(Some("topic://a/b"), true).as_deref(), Some("a/b"));
+        assert_eq!(topic_of(Some("a/b"), true).as_deref(), Some("a/b"));
+        assert_eq!(topic_of(Some("a/b"), false), None);
+        assert_eq!(topic_of(None, true), None);
     }
 }

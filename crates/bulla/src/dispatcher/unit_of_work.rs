@@ -17,16 +17,17 @@ use super::consumer::OUTSTANDING_MANY;
 use super::ending;
 use super::local::Local;
 use super::peer::{Link, Peer};
-use super::producer::{Receipt, takes_rejected};
+use super::producer::Receipt;
 use super::publishing::Subscriber;
 use super::returns;
-use crate::front::{Attach, Delivery, Front, LinkId};
+use crate::front::link::{Attach, Granted};
+use crate::front::{Delivery, Front, LinkId};
 use crate::manager::State;
 use crate::maps::HashSet;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
-use bulla_amqp::transaction::{self, Control, Declare, Discharge};
-use bulla_amqp::{AttachReply, Coordinator as Capabilities, DeliveryState, Error, condition};
+use bulla_amqp::transaction::{Control, Declare, Discharge};
+use bulla_amqp::{DeliveryState, Error, condition};
 use bulla_queue::{Message, MessageId, QueueId};
 use std::time::Duration;
 use units::{Answer, Contents, Coordinator, Discharged, StagedGet, StagedPut, Unit, UnitId, backed_out, limit};
@@ -50,16 +51,9 @@ const AGE: &str = "age";
 
 /// A client attaches a link to the coordinator.
 pub(crate) fn attached(peer: &mut Peer, attach: &Attach) {
-    let capabilities =
-        vec![transaction::LOCAL_TRANSACTIONS, transaction::MULTI_TXNS_PER_SSN, transaction::MULTI_SSNS_PER_TXN];
-    let reply = AttachReply {
-        source: attach.source.clone(),
-        coordinator: Some(Capabilities { capabilities }),
-        ..AttachReply::default()
-    };
-    peer.front.accept_link(attach.link, reply);
+    peer.front.accept_link(attach.link, Granted::default());
     peer.front.set_credit(attach.link, COORDINATOR_CREDIT);
-    let coordinator = Coordinator { session: attach.session, takes_rejected: takes_rejected(attach) };
+    let coordinator = Coordinator { session: attach.session, takes_rejected: attach.takes_rejected };
     peer.links.insert(attach.link, Link::Coordinator(coordinator));
 }
 

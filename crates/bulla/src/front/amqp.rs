@@ -1,22 +1,30 @@
 //! AMQP 1.0 as a front end: `bulla-amqp`'s engine behind the core's traits.
 
-use super::{Attach, Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, LinkOpened, SessionId, WayOut, Wire};
+pub(crate) mod links;
+
+use super::link::Granted;
+use super::{Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, LinkOpened, SessionId, WayOut, Wire};
+use crate::maps::HashMap;
 use crate::outgoing::Outgoing;
 use bulla_amqp::{
-    AttachReply, AttachRequest, Connection, DeliveryState, Error, Event as EngineEvent, IncomingAttach, Payload,
-    Symbol, Value,
+    AttachRequest, Connection, DeliveryState, Error, Event as EngineEvent, IncomingAttach, Payload, Symbol, Value,
 };
 use bytes::Bytes;
+use links::Asked;
 use std::io::IoSlice;
 use std::time::Instant;
 
 /// One AMQP connection.
-pub(crate) struct Amqp(Connection);
+pub(crate) struct Amqp {
+    engine: Connection,
+    /// Attaches that the core has not answered yet.
+    asked: HashMap<LinkId, Asked>,
+}
 
 impl Amqp {
     /// The front end of that engine.
     pub(crate) fn new(engine: Connection) -> Self {
-        Self(engine)
+        Self { engine, asked: HashMap::default() }
     }
 }
 
@@ -69,13 +77,12 @@ fn frequent(event: &mut EngineEvent) -> Option<Event> {
     }
 }
 
-/// An event that is not [`frequent`]. None where the core has nothing to do.
+/// The core's event. None where it has nothing to do.
 fn event(event: EngineEvent) -> Option<Event> {
     Some(match event {
         EngineEvent::Credit { link, drain, .. } => Event::Credit { link: link.into(), drain },
         EngineEvent::Acquires { link, txn_id } => Event::Acquires { link: link.into(), txn_id },
         EngineEvent::OutcomeLost { txn_id } => Event::OutcomeLost { txn_id },
-        EngineEvent::Attached(wanted) => Event::Attached(Box::new(attach(*wanted))),
         EngineEvent::LinkOpened(opened) => {
             let bulla_amqp::LinkOpened { link, target, properties, max_message_size, .. } = *opened;
             Event::LinkOpened(Box::new(LinkOpened { link: link.into(), target, properties, max_message_size }))
@@ -90,134 +97,131 @@ fn event(event: EngineEvent) -> Option<Event> {
     })
 }
 
-fn attach(wanted: IncomingAttach) -> Attach {
-    let IncomingAttach {
-        link,
-        session,
-        name,
-        role,
-        source,
-        target,
-        snd_settle_mode,
-        properties,
-        desired_capabilities,
-        unsettled,
-        ..
-    } = wanted;
-    Attach {
-        link: link.into(),
-        session: session.into(),
-        name,
-        role,
-        source,
-        target,
-        snd_settle_mode,
-        properties,
-        desired_capabilities,
-        unsettled,
-        incomplete_unsettled: wanted.incomplete_unsettled,
+impl Amqp {
+    /// A client wants a link.
+    fn attached(&mut self, wanted: IncomingAttach) -> Event {
+        let (attach, asked) = links::asked(wanted);
+        self.asked.insert(attach.link, asked);
+        Event::Attached(Box::new(attach))
+    }
+
+    /// An event that is neither an attach nor [`frequent`]. None where the core has nothing to do.
+    fn seldom(&mut self, found: EngineEvent) -> Option<Event> {
+        match &found {
+            EngineEvent::Detached { link, .. } => drop(self.asked.remove(&LinkId::from(*link))),
+            EngineEvent::SessionEnded(session, _) => self.asked.retain(|_, asked| asked.session != *session),
+            _ => {}
+        }
+        event(found)
     }
 }
 
 impl FrontEnd for Amqp {
     fn poll_event(&mut self) -> Option<Event> {
         loop {
-            if let Some(event) = frequent(self.0.peek_event()?) {
-                self.0.drop_event();
+            if let Some(event) = frequent(self.engine.peek_event()?) {
+                self.engine.drop_event();
                 return Some(event);
             }
-            if let Some(event) = event(self.0.poll_event()?) {
-                return Some(event);
+            let event = match self.engine.poll_event()? {
+                EngineEvent::Attached(wanted) => Some(self.attached(*wanted)),
+                other => self.seldom(other),
+            };
+            if event.is_some() {
+                return event;
             }
         }
     }
 
     fn challenge(&mut self, challenge: Bytes) {
-        self.0.sasl_challenge(challenge);
+        self.engine.sasl_challenge(challenge);
     }
 
     fn signed_in(&mut self, ok: bool) {
-        self.0.sasl_outcome(ok);
+        self.engine.sasl_outcome(ok);
     }
 
     fn sign_in_busy(&mut self) {
-        self.0.sasl_busy();
+        self.engine.sasl_busy();
     }
 
     fn accept_open(&mut self, capabilities: Vec<Symbol>, properties: Vec<(Symbol, Value)>) {
-        self.0.accept_open(capabilities, properties);
+        self.engine.accept_open(capabilities, properties);
     }
 
     fn refuse_open(&mut self, properties: Vec<(Symbol, Value)>, error: Option<Error>) {
-        self.0.refuse_open(properties, error);
+        self.engine.refuse_open(properties, error);
     }
 
     fn close(&mut self, error: Option<Error>) {
-        self.0.close(error);
+        self.engine.close(error);
     }
 
     fn is_closed(&self) -> bool {
-        self.0.is_closed()
+        self.engine.is_closed()
     }
 
     fn is_ending(&self) -> bool {
-        self.0.is_ending()
+        self.engine.is_ending()
     }
 
-    fn accept_link(&mut self, id: LinkId, reply: AttachReply) {
-        self.0.accept_link(link(id), reply);
+    fn accept_link(&mut self, id: LinkId, granted: Granted) {
+        if let Some(asked) = self.asked.remove(&id) {
+            self.engine.accept_link(link(id), asked.granted(granted));
+        }
     }
 
     fn refuse_link(&mut self, id: LinkId, error: Error) {
-        self.0.refuse_link(link(id), error);
+        self.asked.remove(&id);
+        self.engine.refuse_link(link(id), error);
     }
 
     fn detach(&mut self, id: LinkId, error: Error) {
-        self.0.detach(link(id), true, Some(error));
+        self.engine.detach(link(id), true, Some(error));
     }
 
     fn resumes_only(&self, id: LinkId) -> bool {
-        self.0.resumes_only(link(id))
+        self.engine.resumes_only(link(id))
     }
 
     fn take_outcomes(&mut self, id: LinkId) -> Vec<KeptOutcome> {
-        let kept = self.0.take_outcomes(link(id)).into_iter();
+        let kept = self.engine.take_outcomes(link(id)).into_iter();
         kept.map(|kept| KeptOutcome { tag: kept.tag, id: kept.id.map(DeliveryId::from), state: kept.state }).collect()
     }
 
     fn credit(&self, id: LinkId) -> u32 {
-        self.0.credit(link(id))
+        self.engine.credit(link(id))
     }
 
     fn set_credit(&mut self, id: LinkId, credit: u32) {
-        self.0.set_credit(link(id), credit);
+        self.engine.set_credit(link(id), credit);
     }
 
     fn answer(&mut self, id: LinkId, message: DeliveryId, state: DeliveryState) {
-        self.0.dispose(link(id), delivery(message), state);
+        self.engine.dispose(link(id), delivery(message), state);
     }
 
     fn can_send(&self, id: LinkId) -> bool {
-        self.0.can_send(link(id))
+        self.engine.can_send(link(id))
     }
 
     fn is_sending(&self, id: LinkId) -> bool {
-        self.0.is_sending(link(id))
+        self.engine.is_sending(link(id))
     }
 
     fn send(&mut self, id: LinkId, token: u64, message: Outgoing, settled: bool, txn_id: Option<Bytes>) -> bool {
         match txn_id {
-            None => self.0.send(link(id), token, message.into_payload(), settled),
-            Some(txn_id) => self.0.send_in(link(id), token, message.into_payload(), settled, txn_id),
+            None => self.engine.send(link(id), token, message.into_payload(), settled),
+            Some(txn_id) => self.engine.send_in(link(id), token, message.into_payload(), settled, txn_id),
         }
     }
 
     fn settle(&mut self, id: LinkId, token: u64, state: DeliveryState) {
-        self.0.settle(link(id), token, state);
+        self.engine.settle(link(id), token, state);
     }
 
     fn drained(&mut self, id: LinkId) {
-        self.0.drained(link(id));
+        self.engine.drained(link(id));
     }
 
     fn way_out(&mut self) -> Option<&mut dyn WayOut> {
@@ -227,56 +231,62 @@ impl FrontEnd for Amqp {
 
 impl WayOut for Amqp {
     fn begin(&mut self) -> SessionId {
-        self.0.begin().into()
+        self.engine.begin().into()
     }
 
     fn attach(&mut self, session: SessionId, request: AttachRequest) -> LinkId {
-        self.0.attach(bulla_amqp::SessionId::from_bits(session.0), request).into()
+        self.engine.attach(bulla_amqp::SessionId::from_bits(session.0), request).into()
+    }
+
+    fn accept_channel(&mut self, id: LinkId, properties: Vec<(Symbol, Value)>, message_bytes_max: u64) {
+        if let Some(asked) = self.asked.remove(&id) {
+            self.engine.accept_link(link(id), asked.granted_to_channel(properties, message_bytes_max));
+        }
     }
 
     fn forward(&mut self, id: LinkId, number: u64, message: Payload, settled: bool) -> bool {
-        self.0.send(link(id), number, message, settled)
+        self.engine.send(link(id), number, message, settled)
     }
 }
 
 impl Wire for Amqp {
     fn receive(&mut self, now: Instant, bytes: &[u8]) {
-        self.0.receive_copied(now, bytes);
+        self.engine.receive_copied(now, bytes);
     }
 
     fn wants_input(&self) -> bool {
-        self.0.wants_input()
+        self.engine.wants_input()
     }
 
     fn in_progress(&self) -> u64 {
-        self.0.in_progress()
+        self.engine.in_progress()
     }
 
     fn arrived(&self) -> u64 {
-        self.0.arrived()
+        self.engine.arrived()
     }
 
     fn not_read(&mut self, now: Instant) {
-        self.0.not_read(now);
+        self.engine.not_read(now);
     }
 
     fn output_len(&self) -> usize {
-        self.0.output_len()
+        self.engine.output_len()
     }
 
     fn output_slices<'a>(&'a mut self, slices: &mut Vec<IoSlice<'a>>) {
-        self.0.output_slices(slices);
+        self.engine.output_slices(slices);
     }
 
     fn output_written(&mut self, count: usize) {
-        self.0.output_written(count);
+        self.engine.output_written(count);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.0.poll_timeout()
+        self.engine.poll_timeout()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.0.handle_timeout(now);
+        self.engine.handle_timeout(now);
     }
 }

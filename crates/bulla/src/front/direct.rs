@@ -3,12 +3,10 @@
 //! [`Direct`] is the client's end: it opens links, puts and gets from any thread. [`DirectEnd`] is the core's end of
 //! the same connection. Between them stands what the other end has not taken yet.
 
-use super::{Attach, Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, SessionId, WayOut, Wire};
-use crate::outgoing::{Outgoing, SEALED};
-use bulla_amqp::types::{AnyTarget, SenderSettleMode, Source, Target};
-use bulla_amqp::{
-    AttachReply, DeliveryState, Error, Mechanism, Open, Payload, Role, SaslSecret, Symbol, Value, condition,
-};
+use super::link::{Attach, Get, Granted, Place, Put, Wants};
+use super::{Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, SessionId, WayOut, Wire};
+use crate::outgoing::{OpensItself, Outgoing};
+use bulla_amqp::{DeliveryState, Error, Mechanism, Open, Payload, SaslSecret, Symbol, Value, condition};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
@@ -106,6 +104,11 @@ fn open() -> Open {
     }
 }
 
+/// A queue or topic of that name.
+fn named(name: &str) -> Place {
+    Place::Named { name: name.to_owned(), is_topic: false }
+}
+
 fn lock(shared: &Shared) -> MutexGuard<'_, Inside> {
     shared.inside.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -116,7 +119,7 @@ impl Direct {
     /// # Errors
     /// The core's refusal.
     pub(crate) fn open_to_put(&self, queue: &str) -> Result<LinkId, Error> {
-        self.attach(Role::Receiver, Source::default(), Target::at(queue), Vec::new())
+        self.attach(Wants::Put(Put { place: named(queue), ..Put::default() }))
     }
 
     /// Opens a queue to get from.
@@ -124,7 +127,7 @@ impl Direct {
     /// # Errors
     /// The core's refusal.
     pub(crate) fn open_to_get(&self, queue: &str) -> Result<LinkId, Error> {
-        self.attach(Role::Sender, Source::at(queue), Target::default(), Vec::new())
+        self.attach_to_get(Get { place: named(queue), ..Get::default() })
     }
 
     /// Opens a queue to look at its messages.
@@ -132,8 +135,7 @@ impl Direct {
     /// # Errors
     /// The core's refusal.
     pub(crate) fn open_to_browse(&self, queue: &str) -> Result<LinkId, Error> {
-        let source = Source { distribution_mode: Some(Symbol::from_static("copy")), ..Source::at(queue) };
-        self.attach(Role::Sender, source, Target::default(), Vec::new())
+        self.attach_to_get(Get { place: named(queue), browses: true, ..Get::default() })
     }
 
     /// Opens a queue to get sealed messages from, which the client opens itself.
@@ -141,7 +143,7 @@ impl Direct {
     /// # Errors
     /// The core's refusal.
     pub(crate) fn open_to_get_sealed(&self, queue: &str) -> Result<LinkId, Error> {
-        self.attach(Role::Sender, Source::at(queue), Target::default(), vec![Symbol::from_static(SEALED)])
+        self.attach_to_get(Get { place: named(queue), opens_itself: OpensItself::asked(true), ..Get::default() })
     }
 
     /// Puts a message, and says when it is on its queue and in the journal as it asks.
@@ -235,13 +237,11 @@ impl Direct {
         (self.wake)();
     }
 
-    fn attach(
-        &self,
-        role: Role,
-        source: Source,
-        target: Target,
-        desired_capabilities: Vec<Symbol>,
-    ) -> Result<LinkId, Error> {
+    fn attach_to_get(&self, get: Get) -> Result<LinkId, Error> {
+        self.attach(Wants::Get(Box::new(get)))
+    }
+
+    fn attach(&self, wants: Wants) -> Result<LinkId, Error> {
         self.wait("the connection", |inside| match &inside.open {
             Opening::Asked => None,
             Opening::Accepted => Some(Ok(())),
@@ -257,12 +257,10 @@ impl Direct {
                 link,
                 session: SESSION,
                 name: format!("link-{}", link.0),
-                role,
-                source: Some(source),
-                target: Some(AnyTarget::Target(target)),
-                snd_settle_mode: SenderSettleMode::Mixed,
-                properties: Vec::new(),
-                desired_capabilities,
+                wants,
+                unreadable: None,
+                takes_rejected: true,
+                keep: None,
                 unsettled: None,
                 incomplete_unsettled: false,
             })));
@@ -352,7 +350,7 @@ impl FrontEnd for DirectEnd {
         self.is_closed()
     }
 
-    fn accept_link(&mut self, link: LinkId, _: AttachReply) {
+    fn accept_link(&mut self, link: LinkId, _: Granted) {
         self.say(|inside| {
             inside.links.insert(link, LinkState::Open { credit: 0, got: VecDeque::new(), drained: false });
         });

@@ -14,15 +14,14 @@ pub(crate) mod call;
 mod direct;
 #[cfg(test)]
 mod direct_tests;
+pub(crate) mod link;
 pub(crate) mod offered;
 
 use crate::outgoing::Outgoing;
-use bulla_amqp::types::{AnyTarget, DeliveryTag, SenderSettleMode, Source};
-use bulla_amqp::{
-    AttachReply, AttachRequest, DeliveryState, Error, Mechanism, Open, Payload, Role, SaslSecret, Symbol, UnsettledMap,
-    Value,
-};
+use bulla_amqp::types::{AnyTarget, DeliveryTag};
+use bulla_amqp::{AttachRequest, DeliveryState, Error, Mechanism, Open, Payload, SaslSecret, Symbol, Value};
 use bytes::Bytes;
+use link::{Attach, Granted};
 use std::io::IoSlice;
 use std::time::Instant;
 
@@ -108,33 +107,6 @@ pub(crate) enum Event {
     Closed(Option<Error>),
 }
 
-/// A link that a client wants.
-#[derive(Debug)]
-pub(crate) struct Attach {
-    /// Its handle.
-    pub(crate) link: LinkId,
-    /// Its session.
-    pub(crate) session: SessionId,
-    /// Its name: unique with the role in the session.
-    pub(crate) name: String,
-    /// This side's role: the queue manager is the receiver of a link that puts.
-    pub(crate) role: Role,
-    /// Where messages come from.
-    pub(crate) source: Option<Source>,
-    /// Where messages go to: a queue or topic, each message's own, or the coordinator of units of work.
-    pub(crate) target: Option<AnyTarget>,
-    /// How the sending end settles.
-    pub(crate) snd_settle_mode: SenderSettleMode,
-    /// Properties of the link.
-    pub(crate) properties: Vec<(Symbol, Value)>,
-    /// Extensions that the client wants.
-    pub(crate) desired_capabilities: Vec<Symbol>,
-    /// Deliveries of an earlier attachment; none where the client resumes none.
-    pub(crate) unsettled: Option<UnsettledMap>,
-    /// Whether `unsettled` is cut short: what is not in it may be unsettled all the same.
-    pub(crate) incomplete_unsettled: bool,
-}
-
 /// The partner's answer to a link that this side wanted.
 #[derive(Debug)]
 pub(crate) struct LinkOpened {
@@ -202,7 +174,7 @@ pub(crate) trait FrontEnd: Wire + Send {
     fn is_ending(&self) -> bool;
 
     /// A link is open.
-    fn accept_link(&mut self, link: LinkId, reply: AttachReply);
+    fn accept_link(&mut self, link: LinkId, granted: Granted);
     /// A link is refused.
     fn refuse_link(&mut self, link: LinkId, error: Error);
     /// Ends a link. The client is told why.
@@ -235,12 +207,14 @@ pub(crate) trait FrontEnd: Wire + Send {
     fn way_out(&mut self) -> Option<&mut dyn WayOut>;
 }
 
-/// How a channel sends to a partner: the other direction of a front end.
+/// Channels: how one sends to a partner, the other direction of a front end, and how a partner's is answered.
 pub(crate) trait WayOut {
     /// Begins a session.
     fn begin(&mut self) -> SessionId;
     /// Asks the partner for a link. Answered with [`Event::LinkOpened`].
     fn attach(&mut self, session: SessionId, request: AttachRequest) -> LinkId;
+    /// Accepts a partner's link that is a channel's, with what this end says.
+    fn accept_channel(&mut self, link: LinkId, properties: Vec<(Symbol, Value)>, message_bytes_max: u64);
     /// Sends a message to the partner. False where the link takes none now.
     fn forward(&mut self, link: LinkId, number: u64, message: Payload, settled: bool) -> bool;
 }

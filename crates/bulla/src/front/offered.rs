@@ -2,16 +2,13 @@
 
 use super::Front;
 use super::amqp::Amqp;
+use super::amqp::links::{DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS, topic_prefix};
 use crate::channel::protocol::{self, CAPABILITY, REFUSALS};
-use crate::dispatcher::attach::{DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS};
 use crate::dispatcher::local::Local;
-use crate::topics;
-use bulla_amqp::{Config, Connection, Mechanism, SaslOffer, Symbol, Value};
+use bulla_amqp::{Config, Connection, Mechanism, SaslOffer, Symbol};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-/// The property of a connection that says how topics' addresses begin, as Qpid JMS looks for it.
-const TOPIC_PREFIX: &str = "topic-prefix";
 /// Largest frame accepted, in bytes: a message of 4 MB comes in four.
 const MAX_FRAME_BYTES: u32 = 1 << 20;
 /// Highest channel: sessions of a connection, less one.
@@ -20,7 +17,6 @@ const CHANNEL_MAX: u16 = 255;
 /// The front end of a new AMQP connection. `certificate` says that the client has shown a verified one, and `private`
 /// that no one can read along.
 pub(crate) fn front(local: &Local, certificate: bool, private: bool) -> Box<Front> {
-    let prefix = (Symbol::from_static(TOPIC_PREFIX), Value::from(topics::PREFIX));
     let config = Config {
         max_frame_size: MAX_FRAME_BYTES,
         channel_max: CHANNEL_MAX,
@@ -28,7 +24,7 @@ pub(crate) fn front(local: &Local, certificate: bool, private: bool) -> Box<Fron
         offered_capabilities: ["ANONYMOUS-RELAY", DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS, CAPABILITY, REFUSALS]
             .map(Symbol::from_static)
             .to_vec(),
-        properties: protocol::identity().into_iter().chain([prefix]).collect(),
+        properties: protocol::identity().into_iter().chain([topic_prefix()]).collect(),
         host_opens: true,
         ..Config::new(&*local.manager.name)
     };

@@ -12,7 +12,7 @@ use crate::catalog::AliasQueue;
 use crate::catalog::objects::device::CPU;
 use crate::catalog::system_queues::DEFAULT_MODEL;
 use crate::definitions_file::DefinitionsFile;
-use crate::dynamic::Wish;
+use crate::front::link::QueueWish;
 use crate::mqsc::objects::{AsText, FILE};
 use crate::random::Random;
 use crate::topics::subscribe::Wanted;
@@ -152,7 +152,7 @@ fn work(disk: &SimDisk, folder: &Path, seed: u64) -> Done {
                 };
                 state.subscribe(who, wanted, &mut names).map(|subscribed| Some(subscribed.queue))
             }
-            3 => state.define_dynamic(who, &Wish::default(), &mut names).map(|made| Some(made.name)),
+            3 => state.define_dynamic(who, &QueueWish::default(), &mut names).map(|made| Some(made.name)),
             4 if !known.is_empty() => {
                 let (name, queue) = &known[below(known.len() as u64) as usize];
                 match state.definitions.subscriptions.contains_key(name) {

@@ -1,6 +1,6 @@
 //! How a link comes to be one on which a channel receives: a partner attaches, or is asked to send.
 
-use super::receiving::{CREDIT_BYTES, Confirming, Counts, Head, Numbers, Phase, Receiving, Room};
+use super::receiving::{Answer, CREDIT_BYTES, Confirming, Counts, Head, Numbers, Phase, Receiving, Room};
 use super::{end, replaced_by, replenish, running};
 use crate::catalog::names::is_name;
 use crate::catalog::status::{ChannelState, ChannelStatus};
@@ -16,14 +16,15 @@ use crate::dispatcher::authority::mapped_channel;
 use crate::dispatcher::local::{Confirmation, Confirmed, Local};
 use crate::dispatcher::peer::{Link, Peer};
 use crate::dispatcher::sealing::SealingLine;
-use crate::front::{Attach, LinkId, SessionId};
+use crate::front::link::Attach;
+use crate::front::{LinkId, SessionId};
 use crate::mailbox::Notice;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
 use crate::transport::Protected;
-use bulla_amqp::types::{AnyTarget, SenderSettleMode, Target};
-use bulla_amqp::{AttachReply, AttachRequest};
+use bulla_amqp::AttachRequest;
+use bulla_amqp::types::SenderSettleMode;
 use bulla_queue::Ticket;
 
 /// Messages that a link has room for, in batches: what is confirmed, on its way, being committed, and spare.
@@ -99,8 +100,9 @@ pub(crate) fn greeted(
         ..status(peer, local, state, &definition, tls)
     };
     begin(state, &instance, place, status);
-    let reply = reply(attach, answer.to_properties(), most.saturating_add(HEADER_BYTES_MAX));
-    let phase = Phase::Greeting { reply: Box::new(reply), agreed: of_this_store && in_reach };
+    let message_bytes_max = most.saturating_add(HEADER_BYTES_MAX);
+    let answer = Box::new(Answer { properties: answer.to_properties(), message_bytes_max });
+    let phase = Phase::Greeting { answer, agreed: of_this_store && in_reach };
     let receiving = Receiving {
         room: room(&definition, batch_size),
         phase,
@@ -340,7 +342,7 @@ pub(crate) fn foreign(
     begin(state, &instance, place, status);
     let most = message_bytes_max(state, &definition);
     let receiving = receiving(peer, local, state, attach.session, instance, definition, Some(target));
-    peer.front.accept_link(attach.link, reply(attach, Vec::new(), most));
+    peer.front.way_out().ok_or_else(protocol::no_way_out)?.accept_channel(attach.link, Vec::new(), most);
     add(peer, local, attach.link, receiving);
     running(peer, local, state, attach.link);
     replenish(peer, attach.link);
@@ -512,20 +514,4 @@ fn room(definition: &ChannelDefinition, batch_size: u32) -> Room {
         _ => batch_size.saturating_mul(CREDIT_BATCHES).clamp(CREDIT_MIN, CREDIT_MAX),
     };
     Room { message_bytes: MESSAGE_BYTES_ASSUMED, credit_max }
-}
-
-fn reply(attach: &Attach, properties: protocol::Properties, message_bytes_max: u64) -> AttachReply {
-    let target = match &attach.target {
-        Some(AnyTarget::Target(target)) => target.clone(),
-        _ => Target::default(),
-    };
-    AttachReply {
-        source: Some(attach.source.clone().unwrap_or_default()),
-        target: Some(target),
-        coordinator: None,
-        offered_capabilities: Vec::new(),
-        properties,
-        max_message_size: message_bytes_max,
-        ..AttachReply::default()
-    }
 }

@@ -5,7 +5,7 @@ use crate::catalog::ChannelDefinition;
 use crate::catalog::status::ChannelState;
 use crate::channel::delivery::{Delivery, Way};
 use crate::channel::note::ReceiverNote;
-use crate::channel::protocol::SenderGreeting;
+use crate::channel::protocol::{self, SenderGreeting};
 use crate::channel::refused::Refused;
 use crate::channel::registry::{InstanceId, Place};
 use crate::dispatcher::local::Local;
@@ -15,7 +15,7 @@ use crate::manager::State;
 use crate::ordered_line::Slot;
 use crate::reason::Refusal;
 use crate::transport::Traffic;
-use bulla_amqp::{AttachReply, Payload};
+use bulla_amqp::Payload;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -99,10 +99,16 @@ impl Numbers {
     }
 }
 
+/// What a partner's attach is answered with.
+pub(super) struct Answer {
+    pub(super) properties: protocol::Properties,
+    pub(super) message_bytes_max: u64,
+}
+
 /// How far a link has come.
 pub(super) enum Phase {
     /// The answer to the attach waits until what was committed before is synced.
-    Greeting { reply: Box<AttachReply>, agreed: bool },
+    Greeting { answer: Box<Answer>, agreed: bool },
     /// The partner was told where this end stands, and can't go on from there.
     Disagreeing,
     /// Messages flow.

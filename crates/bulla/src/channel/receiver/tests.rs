@@ -874,7 +874,7 @@ fn a_reply_finds_a_dynamic_queue() {
     let harness = Harness::new();
     let name = {
         let state = &mut *harness.running().manager().lock();
-        let wish = crate::dynamic::Wish::default();
+        let wish = crate::front::link::QueueWish::default();
         let who = crate::asker::Who::channel("app");
         state.define_dynamic(who, &wish, &mut crate::random::Random::counting()).unwrap().name
     };
