@@ -7,7 +7,6 @@
 //! in time is closed; so is one that holds much, could be read, and brings nothing. So the sum is bounded, and each
 //! connection that goes on sending comes to an end.
 
-use crate::metrics::ArrivingCounts;
 use crate::reason::{self, Refusal};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +25,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TURN_SILENCE: Duration = Duration::from_secs(5);
 /// Sub-reason of the refusal.
 const TOO_SLOW: &str = "arriving-bytes";
+
+/// Bytes of messages that are arriving on all connections.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ArrivingCounts {
+    /// Bytes now.
+    pub bytes: u64,
+    /// How many there may be.
+    pub bytes_max: u64,
+    /// How often a connection was not read any more because of that.
+    pub stopped: u64,
+    /// Connections closed because they held much and brought no message to its end.
+    pub closed: u64,
+}
 
 /// What all dispatchers share of it.
 #[derive(Debug)]

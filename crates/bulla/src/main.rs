@@ -2,7 +2,7 @@
 
 use bulla::cli::perf::{PerfArgs, PlanArgs};
 use bulla::cli::{self, CliError};
-use bulla::log::{self, Format, Level};
+use bulla::log_lines::{self, Format, Level};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -80,8 +80,8 @@ fn parsed<T: Parser>(name: &str, Words { words }: Words) -> T {
 fn main() -> ExitCode {
     let Bulla { allow_dumps, command } = Bulla::parse();
     match &command {
-        Command::Start(args) => log::begin(args.log, args.log_level),
-        _ => log::begin(Format::Text, Level::Note),
+        Command::Start(args) => log_lines::begin(args.log, args.log_level),
+        _ => log_lines::begin(Format::Text, Level::Note),
     }
     cli::secrecy::begin(allow_dumps);
     let result = match command {

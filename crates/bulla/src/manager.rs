@@ -24,7 +24,6 @@ use crate::limits::{ConnectedUsers, QueueUses, UserId};
 use crate::mailbox::{Mailboxes, Notice};
 use crate::maps::HashMap;
 use crate::message_groups::Groups;
-use crate::metrics::UnitCounts;
 use crate::noted::{Noted, Synced, Writer};
 use crate::random::Random;
 use crate::reason::{self, Refusal};
@@ -173,6 +172,15 @@ pub struct State {
     pub(crate) triggering: Triggering,
     /// Events whose queue had no room for them, since the operator was last told.
     pub(crate) events_lost: u64,
+}
+
+/// Units of work that ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnitCounts {
+    /// Committed.
+    pub committed: u64,
+    /// Backed out, for whatever reason.
+    pub backed_out: u64,
 }
 
 /// Who uses a queue.

@@ -12,9 +12,10 @@ use crate::audit::AuditCounts;
 use crate::catalog::status::{
     CostSnapshot, DeviceMeters, DeviceState, PROCESS, Snapshot, TaskKind, TaskMeters, TaskSnapshot,
 };
+use crate::manager::UnitCounts;
 use bulla_device::role::{self, Role};
 use bulla_device::{Histogram, Kind, OperationMeter};
-pub use limits::{ArrivingCounts, LimitSnapshot, limits_text};
+pub use limits::{LimitSnapshot, limits_text};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -70,22 +71,13 @@ pub struct Counts {
     pub limits: LimitSnapshot,
 }
 
-/// Units of work that ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UnitCounts {
-    /// Committed.
-    pub committed: u64,
-    /// Backed out, for whatever reason.
-    pub backed_out: u64,
-}
-
 impl Counts {
     /// All metrics as text.
     pub fn text(&self) -> String {
         text(&self.devices)
             + &task_text(&self.tasks)
             + &cost_text(&self.costs)
-            + &self.units.text()
+            + &units_text(&self.units)
             + &audit_text(&self.audit)
             + &limits_text(&self.limits)
             + &traffic_text(&self.traffic)
@@ -108,16 +100,15 @@ fn audit_text(counts: &AuditCounts) -> String {
     out
 }
 
-impl UnitCounts {
-    fn text(&self) -> String {
-        let mut out = String::new();
-        let mut family = Family { out: &mut out, name: "", is_begun: false, kind: "", help: "" };
-        family.begin("bulla_units_committed_total", "counter", "Units of work that were committed.");
-        family.sample("", "", self.committed);
-        family.begin("bulla_units_backed_out_total", "counter", "Units of work that were backed out.");
-        family.sample("", "", self.backed_out);
-        out
-    }
+/// Units of work as text.
+fn units_text(units: &UnitCounts) -> String {
+    let mut out = String::new();
+    let mut family = Family { out: &mut out, name: "", is_begun: false, kind: "", help: "" };
+    family.begin("bulla_units_committed_total", "counter", "Units of work that were committed.");
+    family.sample("", "", units.committed);
+    family.begin("bulla_units_backed_out_total", "counter", "Units of work that were backed out.");
+    family.sample("", "", units.backed_out);
+    out
 }
 
 /// Answers requests on a thread named `metrics` until [`Server::stop`]; `source` says what to show.

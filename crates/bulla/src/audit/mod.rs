@@ -5,16 +5,13 @@
 //! chain and writes them: at once where a caller waits, otherwise once a second. Nothing that is noted can fail or hold
 //! up what it tells of.
 
-pub mod chain;
 pub mod entry;
-pub mod files;
 mod key_use;
 mod refusals;
-mod writer;
 
 pub use entry::{Entry, EntryHash, Kind, Who, Written};
-pub use files::FOLDER;
 pub use key_use::{KeyUse, Purpose};
+pub use refusals::REFUSALS_OF_ONE_IN_A_SECOND;
 
 use crate::wall_clock::wall_ms;
 use bulla_device::role::{self, Role};
@@ -24,12 +21,10 @@ use refusals::Refusals;
 use serde_json::json;
 use std::fmt::{self, Display};
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
-use writer::Writer;
 
 /// Most entries that wait for the thread; one that finds no room is counted and left out.
 pub const WAITING_MAX: usize = 4096;
@@ -42,6 +37,26 @@ pub const RECORD_WITHIN: Duration = Duration::from_secs(10);
 pub struct Audit {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What keeps entries: it gives them their places in the chain, and brings them to disk.
+pub trait Keeper: Send {
+    /// Takes an entry that happened at `at_ms` into the chain; `now_ms` is now, both milliseconds since 1970. False
+    /// where there is no room, because the disk takes nothing: the entry is lost.
+    fn append(&mut self, now_ms: u64, at_ms: u64, entry: &Entry) -> bool;
+    /// So many entries were lost before they came here.
+    fn lose(&mut self, count: u64);
+    /// Tells how many entries are missing here, once there is room for that.
+    fn tell_of_gap(&mut self, now_ms: u64);
+    /// Whether something is still to be written or told.
+    fn has_more(&self) -> bool;
+    /// Brings to disk what waits.
+    ///
+    /// # Errors
+    /// It stays, and is written with the next call.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Entries that are on disk, of this keeper.
+    fn synced_entries(&self) -> u64;
 }
 
 /// Why entries were not written.
@@ -129,18 +144,16 @@ struct Inner {
 }
 
 impl Audit {
-    /// Opens the log of a data directory, which this process owns, and begins to write. What a crash left of an
-    /// unfinished entry is cut off, and an entry tells so.
+    /// Begins to have entries kept, on a thread of its own.
     ///
     /// # Errors
-    /// The folder or its newest file can't be read or written, or no thread could be started.
-    pub fn open(data: &Path) -> io::Result<Self> {
-        let writer = Writer::open(data.join(FOLDER))?;
+    /// No thread could be started.
+    pub fn begin(keeper: Box<dyn Keeper>) -> io::Result<Self> {
         let shared = Arc::new(Shared::new());
         let own = shared.clone();
         let thread = std::thread::Builder::new().name("audit".into()).spawn(move || {
             role::begin(Role::Administration);
-            own.run(writer);
+            own.run(keeper);
         })?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
@@ -317,7 +330,7 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, mut writer: Writer) {
+    fn run(&self, mut keeper: Box<dyn Keeper>) {
         let mut synced_at: Option<Instant> = None;
         let mut fails = false;
         loop {
@@ -327,7 +340,7 @@ impl Shared {
                 let since = synced_at.map_or(SYNC_EVERY, |at| now.saturating_duration_since(at));
                 let is_urgent = inner.asked > inner.answered || inner.closed;
                 let waits =
-                    !inner.entries.is_empty() || inner.left_out > 0 || inner.refusals.has_more() || writer.has_more();
+                    !inner.entries.is_empty() || inner.left_out > 0 || inner.refusals.has_more() || keeper.has_more();
                 if is_urgent || since >= SYNC_EVERY && (waits || inner.keys.are_due(now)) {
                     break;
                 }
@@ -353,14 +366,14 @@ impl Shared {
             let at_ms = wall_ms(SystemTime::now());
             entries.extend(more.into_iter().chain(used).map(|entry| (at_ms, entry)));
             entries.extend(last);
-            self.write(&mut writer, entries, left_out, at_ms);
+            self.write(&mut *keeper, entries, left_out, at_ms);
             synced_at = Some(now);
-            let result = writer.sync().map_err(|error| self.failed(&error, fails));
+            let result = keeper.sync().map_err(|error| self.failed(&error, fails));
             if fails && result.is_ok() {
                 crate::note!("the audit log is written again");
             }
             fails = result.is_err();
-            self.written.store(writer.synced_entries(), Ordering::Relaxed);
+            self.written.store(keeper.synced_entries(), Ordering::Relaxed);
             let mut inner = self.lock();
             (inner.answered, inner.answer) = (asked, result);
             self.done.notify_all();
@@ -371,14 +384,14 @@ impl Shared {
     }
 
     /// Gives entries their places; what the writer has no room for, because the disk takes nothing, is counted.
-    fn write(&self, writer: &mut Writer, entries: Vec<(u64, Entry)>, left_out: u64, now_ms: u64) {
-        writer.lose(left_out);
+    fn write(&self, keeper: &mut dyn Keeper, entries: Vec<(u64, Entry)>, left_out: u64, now_ms: u64) {
+        keeper.lose(left_out);
         for (at_ms, entry) in entries {
-            if !writer.append(now_ms, at_ms, &entry) {
+            if !keeper.append(now_ms, at_ms, &entry) {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
-        writer.tell_of_gap(now_ms);
+        keeper.tell_of_gap(now_ms);
     }
 
     /// Tells the operator, where the try before did not fail already.
@@ -396,103 +409,49 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
-    fn command(text: &str) -> Entry {
-        Entry::new(Kind::Command, Who::Administrator { uid: 0, gid: 0, pid: 1 }, json!({ "text": text }))
-    }
+    /// What was appended, and how many entries were said to be lost.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<(AtomicU64, AtomicU64)>);
 
-    fn kinds(data: &Path) -> Vec<String> {
-        let mut found = Vec::new();
-        chain::read(&data.join(FOLDER), |written| {
-            found.push(written.kind);
+    impl Keeper for Kept {
+        fn append(&mut self, _: u64, _: u64, _: &Entry) -> bool {
+            self.0.0.fetch_add(1, Ordering::Relaxed);
             true
-        })
-        .unwrap();
-        found
+        }
+
+        fn lose(&mut self, count: u64) {
+            self.0.1.fetch_add(count, Ordering::Relaxed);
+        }
+
+        fn tell_of_gap(&mut self, _: u64) {}
+
+        fn has_more(&self) -> bool {
+            false
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn synced_entries(&self) -> u64 {
+            self.0.0.load(Ordering::Relaxed)
+        }
     }
 
     #[test]
-    fn what_is_recorded_is_on_disk_when_that_returns_and_the_chain_goes_on_after_a_restart() {
-        let data = tempfile::tempdir().unwrap();
-        let audit = Audit::open(data.path()).unwrap();
-        audit.record(vec![command("one"), command("two")]).unwrap();
-        assert_eq!(kinds(data.path()), ["command", "command"]);
-        audit.note(command("three"));
-        audit.close();
-        assert_eq!(audit.record(vec![command("four")]), Err(AuditError::Closed));
-        let audit = Audit::open(data.path()).unwrap();
-        audit.record(vec![command("five")]).unwrap();
-        assert_eq!(audit.counts(), AuditCounts { written: 1, dropped: 0, failures: 0 });
-        drop(audit);
-        let verdict = chain::verify(&data.path().join(FOLDER), None).unwrap();
-        assert_eq!((verdict.breaks.len(), verdict.entries), (0, 4));
-        let folder = data.path().join(FOLDER);
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&folder), mode(&folder.join(files::name(1)))), (0o700, 0o600));
-    }
-
-    #[test]
-    fn an_entry_that_finds_no_room_is_counted_and_a_gap_tells_of_it() {
-        let data = tempfile::tempdir().unwrap();
-        let folder = data.path().join(FOLDER);
+    fn an_entry_that_finds_no_room_is_counted_and_its_keeper_is_told() {
         // No thread takes anything meanwhile.
         let audit = Audit { shared: Arc::new(Shared::new()), thread: Mutex::new(None) };
         for _ in 0..WAITING_MAX + 3 {
-            audit.note(command("x"));
+            audit.note(Entry::new(Kind::Command, Who::QueueManager, json!({})));
         }
         assert_eq!(audit.counts().dropped, 3);
         audit.shared.lock().closed = true;
-        audit.shared.run(Writer::open(folder.clone()).unwrap());
-        let kinds = kinds(data.path());
-        assert_eq!(kinds.iter().filter(|kind| *kind == "command").count(), WAITING_MAX);
-        let last = chain::head(&folder).unwrap().unwrap();
-        assert_eq!((last.kind.as_str(), &last.what["lost"]), ("gap", &json!(3)));
-        assert_eq!(chain::verify(&folder, None).unwrap().breaks, []);
-    }
-
-    #[test]
-    fn a_flood_of_refusals_is_some_entries_and_a_number_for_each_address() {
-        let data = tempfile::tempdir().unwrap();
-        let audit = Audit::open(data.path()).unwrap();
-        let now = Instant::now();
-        for port in 0..1000 {
-            let who = Who::Connection { user: Some("mallory".into()), address: format!("192.0.2.7:{port}") };
-            let detail = "QM1: no CONNECT".to_owned();
-            audit.refused(now, who, &Refused { action: "connect", object: "QM1", reason: 2035, detail, let_in: false });
-        }
-        audit.close();
-        let (mut single, mut counted) = (0, 0);
-        chain::read(&data.path().join(FOLDER), |written| {
-            match written.kind.as_str() {
-                "refusal" => single += 1,
-                _ => counted += written.what["addresses"]["192.0.2.7"].as_u64().unwrap(),
-            }
-            true
-        })
-        .unwrap();
-        let single_max = u64::from(refusals::OF_ONE.in_a_second);
-        assert_eq!((single, counted), (single_max, 1000 - single_max));
-    }
-
-    #[test]
-    fn a_key_is_told_of_at_its_first_use_and_then_with_what_was_counted() {
-        let data = tempfile::tempdir().unwrap();
-        let audit = Audit::open(data.path()).unwrap();
-        let key = audit.key("orders", None, Purpose::Open);
-        assert!(Arc::ptr_eq(&key, &audit.key("orders", None, Purpose::Open)));
-        key.add(1, 1);
-        key.add(1, 0);
-        audit.close();
-        let mut found = Vec::new();
-        chain::read(&data.path().join(FOLDER), |written| {
-            found.push((written.who["user"].clone(), written.what));
-            true
-        })
-        .unwrap();
-        let messages: u64 = found.iter().map(|(_, what)| what["messages"].as_u64().unwrap()).sum();
-        let operations: u64 = found.iter().map(|(_, what)| what["operations"].as_u64().unwrap()).sum();
-        assert_eq!((messages, operations), (2, 1));
-        assert!(found.iter().all(|(user, what)| user == "orders" && what["purpose"] == "open"), "{found:?}");
+        let kept = Kept::default();
+        audit.shared.run(Box::new(kept.clone()));
+        let (appended, lost) = &*kept.0;
+        let found = (appended.load(Ordering::Relaxed), lost.load(Ordering::Relaxed));
+        assert_eq!(found, (WAITING_MAX as u64, 3));
     }
 }

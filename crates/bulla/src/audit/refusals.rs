@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+/// Refusals of one address or user that are entries of their own in a second; of more only a count is.
+pub const REFUSALS_OF_ONE_IN_A_SECOND: u32 = 20;
 /// Entries of their own, of all refusals: a second, at most without a pause, and how many a second of those come back.
 /// That is 0.2 GB a day.
 pub(super) const OF_ALL: Allowance = Allowance { in_a_second: 50, in_a_row: 3_000, back_in_a_second: 5 };
 /// The same of those from one address, or of one administrator: 40 MB a day.
-pub(super) const OF_ONE: Allowance = Allowance { in_a_second: 20, in_a_row: 1_000, back_in_a_second: 1 };
+pub(super) const OF_ONE: Allowance =
+    Allowance { in_a_second: REFUSALS_OF_ONE_IN_A_SECOND, in_a_row: 1_000, back_in_a_second: 1 };
 /// Addresses that are looked at by themselves; the rest together.
 const ADDRESSES_MAX: usize = 64;
 const WINDOW: Duration = Duration::from_secs(1);

@@ -1,9 +1,10 @@
 //! `bulla audit`: reads the audit log of a data directory, whether its queue manager runs or not.
 
 use super::{CliError, EXIT_DAMAGED};
-use crate::audit::chain::{self, BREAKS_MAX, Verdict};
 use crate::audit::entry::time;
-use crate::audit::{EntryHash, FOLDER, Kind, Written};
+use crate::audit::{EntryHash, Kind, Written};
+use crate::audit_log::FOLDER;
+use crate::audit_log::chain::{self, BREAKS_MAX, Verdict};
 use crate::calendar::moment_ms;
 use bulla_perf::spelling::respelled;
 use clap::{Args, Subcommand};

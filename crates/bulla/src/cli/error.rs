@@ -4,7 +4,7 @@ use super::connection::ConnectionArgs;
 use super::{CliError, EXIT_EMPTY, EXIT_UNREACHABLE};
 use crate::manager::ERROR_QUEUE;
 use crate::mqsc::reply::Outcome;
-use crate::{admin, calendar, envelope, log};
+use crate::{admin, calendar, envelope, log_lines};
 use bulla_amqp::{BodyForm, Payload, Sections, Value};
 use bulla_client::Client;
 use clap::{Args, Subcommand};
@@ -159,7 +159,7 @@ impl Label {
             Sections::scan(message).map(|sections| envelope::annotations(message, &sections)).unwrap_or_default();
         let find = |name: &str| annotations.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value);
         // Any user who may put on the queue may have written the label, and not for this terminal.
-        let text = |name: &str| log::one_line(find(name).and_then(Value::as_str).unwrap_or("-"));
+        let text = |name: &str| log_lines::one_line(find(name).and_then(Value::as_str).unwrap_or("-"));
         Self {
             queue: text("x-opt-bulla-queue"),
             time: match find("x-opt-bulla-time") {

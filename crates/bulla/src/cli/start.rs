@@ -5,7 +5,7 @@ use crate::catalog::Definitions;
 use crate::catalog::names::{NAME_RULE, is_name};
 use crate::catalog::objects::device::CPU;
 use crate::definitions_file::DefinitionsFile;
-use crate::log::{Format, Level};
+use crate::log_lines::{Format, Level};
 use crate::manager::Manager;
 use crate::serve::{self, Settings, StartError};
 use bulla_device::role::{self, Role};
@@ -198,7 +198,7 @@ pub(crate) fn serve_until_signalled(
     let mut signals =
         signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(|error| CliError::failed(error.to_string()))?;
     // Dropped last, so that what the end has to say is written.
-    let _log = crate::log::Background::start().map_err(|error| CliError::failed(error.to_string()))?;
+    let _log = crate::log_lines::Background::start().map_err(|error| CliError::failed(error.to_string()))?;
     let running = without_huge_pages(|| serve::start(settings)).map_err(|error| refused(&error))?;
     let manager = running.manager().clone();
     for (what, address) in [("amqp", running.amqp), ("amqps", running.amqps), ("metrics", running.metrics_address)] {

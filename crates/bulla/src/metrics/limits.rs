@@ -2,6 +2,7 @@
 //! arriving.
 
 use super::{Family, Seconds, escaped};
+use crate::arriving::ArrivingCounts;
 use crate::catalog::limits::{Limit, UserStatus};
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -15,19 +16,6 @@ pub struct LimitSnapshot {
     pub users_without_series: usize,
     /// What is arriving on all connections.
     pub arriving: ArrivingCounts,
-}
-
-/// Bytes of messages that are arriving on all connections.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct ArrivingCounts {
-    /// Bytes now.
-    pub bytes: u64,
-    /// How many there may be.
-    pub bytes_max: u64,
-    /// How often a connection was not read any more because of that.
-    pub stopped: u64,
-    /// Connections closed because they held much and brought no message to its end.
-    pub closed: u64,
 }
 
 /// Their metrics as text. Families without a sample are left out.

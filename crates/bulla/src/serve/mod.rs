@@ -10,7 +10,7 @@ pub use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX};
 pub(crate) use first_start::{install_server_certificate, make_directories, write_private};
 
 use crate::arriving::{ARRIVING_BYTES_MAX, Arriving};
-use crate::audit::{Audit, Entry, Kind, Who};
+use crate::audit::{Entry, Kind, Who};
 use crate::catalog::names::{NAME_RULE, is_name};
 use crate::catalog::objects::device::CPU;
 use crate::catalog::status::TaskKind;
@@ -29,7 +29,7 @@ use crate::random::Random;
 use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::users::Users;
-use crate::{admin, metrics, mqsc, topics};
+use crate::{admin, audit_log, metrics, mqsc, topics};
 use administrator::Administrator;
 use bulla_device::Scheduler;
 use bulla_device::role::{self, Role};
@@ -263,7 +263,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let mut store = open_store(settings, &mailboxes, &tasks, &synced)?;
     let Loaded { definitions, last, written } = load_definitions(settings, &mut store)?;
     let noted = Noted::after(last);
-    let audit = Arc::new(Audit::open(data).map_err(|error| file(&data.join(crate::audit::FOLDER), error))?);
+    let audit = Arc::new(audit_log::open(data).map_err(|error| file(&data.join(audit_log::FOLDER), error))?);
     let rings = overseer::tell_of_rings(Rings::new(data.join(RINGS)), audit.clone());
     let passphrase = match &settings.passphrase {
         Some(path) => Some(Passphrase::from_file(path).map_err(|error| file(path, io::Error::other(error)))?),
@@ -303,7 +303,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     // No client is accepted whose actions could not be audited.
     let started = json!({ "qmgr": name, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
     let started = audit.record(vec![Entry::new(Kind::Start, Who::QueueManager, started)]);
-    started.map_err(|error| file(&data.join(crate::audit::FOLDER), io::Error::other(error)))?;
+    started.map_err(|error| file(&data.join(audit_log::FOLDER), io::Error::other(error)))?;
     let ports = Listeners { clear, tls };
     let tls = Tls::new(data.join(TLS));
     tls.follow(&manager.lock().definitions);

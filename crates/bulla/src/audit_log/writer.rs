@@ -5,8 +5,10 @@
 //! they get a number, and a gap tells how many.
 
 use super::chain;
-use super::entry::{Entry, EntryHash, Kind, LineError, Who};
+
 use super::files::{self, FILE_BYTES_MAX};
+use crate::audit::entry::{self, LineError};
+use crate::audit::{Entry, EntryHash, Keeper, Kind, Who};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -123,23 +125,29 @@ impl Writer {
         Ok(())
     }
 
-    /// Entries synced since the start.
-    pub(super) fn synced_entries(&self) -> u64 {
-        self.synced_entries
+    fn try_sync(&mut self) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let place = match &mut self.place {
+            Some(place) => place,
+            empty => {
+                let first = self.sequence - self.pending_entries;
+                let file = files::create(&self.folder, first)?;
+                self.synced_bytes = 0;
+                empty.insert(Box::new(file))
+            }
+        };
+        place.write(self.synced_bytes, &self.pending)?;
+        self.synced_bytes += self.pending.len() as u64;
+        self.synced_entries += std::mem::take(&mut self.pending_entries);
+        self.pending.clear();
+        Ok(())
     }
+}
 
-    /// Whether something is still to be written or told.
-    pub(super) fn has_more(&self) -> bool {
-        !self.pending.is_empty() || self.lost > 0
-    }
-
-    /// Entries were lost before they came here.
-    pub(super) fn lose(&mut self, count: u64) {
-        self.lost += count;
-    }
-
-    /// Takes an entry into the chain. False where there is no room, because the disk takes nothing: it is lost.
-    pub(super) fn append(&mut self, now_ms: u64, at_ms: u64, entry: &Entry) -> bool {
+impl Keeper for Writer {
+    fn append(&mut self, now_ms: u64, at_ms: u64, entry: &Entry) -> bool {
         if self.pending.len() >= BATCH_BYTES && self.failed.is_none() {
             // What comes of it is told by the sync that follows.
             let _ = self.sync();
@@ -163,42 +171,32 @@ impl Writer {
         true
     }
 
-    /// Tells how many entries are missing here, once there is room for that.
-    pub(super) fn tell_of_gap(&mut self, now_ms: u64) {
+    fn lose(&mut self, count: u64) {
+        self.lost += count;
+    }
+
+    fn tell_of_gap(&mut self, now_ms: u64) {
         if self.lost == 0 || self.pending.len() >= PENDING_BYTES_MAX {
             return;
         }
         let since = self.lost_since_ms.take().unwrap_or(now_ms);
-        let what = json!({ "lost": self.lost, "since": super::entry::time(since) });
+        let what = json!({ "lost": self.lost, "since": entry::time(since) });
         self.lost = 0;
         self.append(now_ms, now_ms, &Entry::new(Kind::Gap, Who::QueueManager, what));
     }
 
-    /// Brings to disk what waits.
-    pub(super) fn sync(&mut self) -> io::Result<()> {
+    fn has_more(&self) -> bool {
+        !self.pending.is_empty() || self.lost > 0
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
         let result = self.try_sync();
         self.failed = result.as_ref().err().map(|error| io::Error::new(error.kind(), error.to_string()));
         result
     }
 
-    fn try_sync(&mut self) -> io::Result<()> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        let place = match &mut self.place {
-            Some(place) => place,
-            empty => {
-                let first = self.sequence - self.pending_entries;
-                let file = files::create(&self.folder, first)?;
-                self.synced_bytes = 0;
-                empty.insert(Box::new(file))
-            }
-        };
-        place.write(self.synced_bytes, &self.pending)?;
-        self.synced_bytes += self.pending.len() as u64;
-        self.synced_entries += std::mem::take(&mut self.pending_entries);
-        self.pending.clear();
-        Ok(())
+    fn synced_entries(&self) -> u64 {
+        self.synced_entries
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reading a log back: entry by entry, and whether the chain holds over all files.
 
-use super::entry::{EntryHash, LINE_BYTES_MAX, LineError, Written};
 use super::files;
+use crate::audit::entry::{EntryHash, LINE_BYTES_MAX, LineError, Written};
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -321,8 +321,8 @@ pub fn head(folder: &Path) -> Result<Option<Written>, (PathBuf, io::Error)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::{Entry, Kind, Who};
     use super::*;
+    use crate::audit::{Entry, Kind, Who};
     use serde_json::json;
     use std::fs;
 
