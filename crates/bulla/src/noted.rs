@@ -5,16 +5,12 @@
 //! journal's thread writes it, and what answers the command or the client goes out when it is synced.
 //!
 //! `objects.mqsc` is the readable copy. A thread of its own writes it soon after, from definitions of its own, without
-//! the queues' lock. [`start`] compares the two, and the journal wins.
-
-pub(crate) mod copy;
-pub(crate) mod start;
+//! the queues' lock. A start compares the two, and the journal wins.
 
 use crate::catalog::{Change, Definitions, LocalQueue, Object, Sort};
 use crate::manager::{Manager, State, attributes};
 use crate::mqsc::kept;
 use bulla_queue::{DefineError, DefinitionUnit, JournalError, QueueChange, QueueId, Reserve, Store, Ticket};
-use copy::Origin;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +18,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The note with the number of the last change, and of the last one that is known to be in the file.
-const CHANGES_NOTE: &str = "objects.changes";
+pub(crate) const CHANGES_NOTE: &str = "objects.changes";
 /// The least time between two writes of the file when no thread waits for one.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 /// How long a wait for the journal lasts before it is looked at unasked.
@@ -34,7 +30,7 @@ const LIMITS: &str = "LIMIT ";
 #[derive(Debug, Default)]
 pub(crate) struct Noted {
     /// The number of the last change.
-    last: u64,
+    pub(crate) last: u64,
     /// Until when the answers of this turn have to wait.
     ticket: Option<Ticket>,
 }
@@ -51,15 +47,29 @@ impl Noted {
     }
 }
 
+/// From which state of which journal the file was written.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Origin {
+    /// The journal's identity.
+    pub(crate) journal: String,
+    /// The number of the last change that is in the file.
+    pub(crate) change: u64,
+}
+
+/// The journal's identity as the file has it.
+pub(crate) fn journal_name(identity: Option<[u8; bulla_queue::IDENTITY_BYTES]>) -> String {
+    identity.map_or_else(|| "unknown".to_owned(), |identity| base16ct::lower::encode_string(&identity))
+}
+
 /// The value of [`CHANGES_NOTE`].
-fn changes_note(last: u64, written: u64) -> [u8; 16] {
+pub(crate) fn changes_note(last: u64, written: u64) -> [u8; 16] {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&last.to_le_bytes());
     value[8..].copy_from_slice(&written.to_le_bytes());
     value
 }
 
-fn read_changes_note(value: &[u8]) -> Option<(u64, u64)> {
+pub(crate) fn read_changes_note(value: &[u8]) -> Option<(u64, u64)> {
     let (last, written) = value.split_first_chunk()?;
     Some((u64::from_le_bytes(*last), u64::from_le_bytes(*written.first_chunk()?)))
 }
@@ -177,7 +187,7 @@ impl State {
 
     /// The file has what is defined up to that change. The journal notes it, so that an older copy of the file is known
     /// for what it is. Where that can't be noted, it is with the next change.
-    fn note_written(&mut self, change: u64) {
+    pub(crate) fn note_written(&mut self, change: u64) {
         self.definitions_writer.has(change);
         let note = changes_note(self.noted.last, change);
         let notes = [(CHANGES_NOTE, Some(&note[..]))];
@@ -335,15 +345,15 @@ impl Writer {
         wanted.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// The thread's life: writes what is due, once a second at most unless a thread waits for it, until
+    /// The thread's life: has `write` write what is due, once a second at most unless a thread waits for it, until
     /// [`stop`](Self::stop); then for the last time.
-    pub(crate) fn run(&self, manager: &Manager) {
+    pub(crate) fn run(&self, manager: &Manager, write: impl Fn(&Definitions, &Origin) -> io::Result<()>) {
         let (mut definitions, journal) = {
             let state = manager.lock();
             let mut wanted = self.wanted();
             wanted.changes.clear();
             wanted.last = state.noted.last;
-            (state.definitions.clone(), copy::journal_name(state.store.identity()))
+            (state.definitions.clone(), journal_name(state.store.identity()))
         };
         let mut was_told = false;
         loop {
@@ -359,9 +369,9 @@ impl Writer {
             };
             // The file never has what the journal could forget.
             let synced = ticket.map_or(Ok(()), |ticket| manager.wait_until_synced(ticket));
-            let done = synced.map_err(io::Error::other).and_then(|()| {
-                copy::write(&manager.data, &definitions, &Origin { journal: journal.clone(), change: last })
-            });
+            let done = synced
+                .map_err(io::Error::other)
+                .and_then(|()| write(&definitions, &Origin { journal: journal.clone(), change: last }));
             if done.is_ok() {
                 manager.lock().note_written(last);
             }
@@ -395,6 +405,3 @@ impl Writer {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-#[cfg(test)]
-mod survival;

@@ -23,7 +23,6 @@ const BELOW: &[&str] = &[
     "connections",
     "cost_activity",
     "dead_letters",
-    "definitions_file",
     "devices",
     "folders",
     "json_names",

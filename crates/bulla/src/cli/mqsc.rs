@@ -3,11 +3,11 @@
 use super::{DATA_DEFAULT, EXIT_DAMAGED, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE};
 use crate::admin;
 use crate::catalog::Definitions;
-use crate::definitions_file::DefinitionsFile;
 use crate::mqsc::difference::{self, Step, StepKind};
 use crate::mqsc::objects::AsText;
 use crate::mqsc::parse::TEXT_BYTES_MAX;
 use crate::mqsc::{reference, reply};
+use crate::objects_file::DefinitionsFile;
 use clap::Args;
 use serde_json::json;
 use std::fmt::{Display, Write as _};

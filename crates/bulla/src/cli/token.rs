@@ -3,7 +3,7 @@
 use super::CliError;
 use crate::admin;
 use crate::catalog::{Definitions, Setup, TokenSetup};
-use crate::definitions_file::DefinitionsFile;
+use crate::objects_file::DefinitionsFile;
 use bulla_device::coprocessor::{
     Coprocessor, CoprocessorSettings, HelperCommand, JOB_TIMEOUT_DEFAULT, NewKey, Uri, UriError,
 };

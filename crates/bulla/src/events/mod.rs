@@ -4,7 +4,6 @@
 //! Raising one can't fail whatever caused it, and can't lead to another: a message that finds its queue full is counted
 //! and dropped, and the depth of an event queue is not watched.
 
-pub(crate) mod certificates;
 mod raised;
 
 pub use crate::catalog::system_queues::{CHANNEL_QUEUE, MANAGER_QUEUE, PERFORMANCE_QUEUE, QUEUES};

@@ -19,17 +19,17 @@ use crate::channel::supervisor;
 pub use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
 use crate::dispatcher::Listeners;
-use crate::events::certificates;
 pub use crate::folders::{JOURNAL, RINGS, TLS};
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, Parts, attributes};
-use crate::noted::start::{Failed, Loaded};
-use crate::noted::{self, Noted, Synced};
+use crate::noted::{Noted, Origin, Synced};
+use crate::objects_file::copy;
+use crate::objects_file::start::{Failed, Loaded};
 use crate::random::Random;
 use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::users::Users;
-use crate::{admin, audit_log, metrics, mqsc, topics};
+use crate::{admin, audit_log, expiring_certificates, metrics, mqsc, objects_file, topics};
 use administrator::Administrator;
 use bulla_device::Scheduler;
 use bulla_device::role::{self, Role};
@@ -473,7 +473,7 @@ fn load_definitions(settings: &Settings, store: &mut Store) -> Result<Loaded, St
             None => Ok(()),
         }
     };
-    noted::start::load(store, data, initial, accept)
+    objects_file::start::load(store, data, initial, accept)
 }
 
 /// Brings the store's queues in line with the definitions, which are what the operator reads.
@@ -574,7 +574,8 @@ fn start_definitions_writer(manager: &Arc<Manager>) -> io::Result<JoinHandle<()>
     let manager = manager.clone();
     std::thread::Builder::new().name("definitions".into()).spawn(move || {
         role::begin(Role::Administration);
-        manager.definitions_writer.run(&manager);
+        let write = |definitions: &Definitions, origin: &Origin| copy::write(&manager.data, definitions, origin);
+        manager.definitions_writer.run(&manager, write);
     })
 }
 
@@ -610,8 +611,8 @@ fn watch_certificates(manager: &Arc<Manager>) -> io::Result<Watch> {
     let watch = move || {
         role::begin(Role::Administration);
         loop {
-            certificates::look(&manager, SystemTime::now());
-            if ended.recv_timeout(certificates::LOOK_EVERY) != Err(mpsc::RecvTimeoutError::Timeout) {
+            expiring_certificates::look(&manager, SystemTime::now());
+            if ended.recv_timeout(expiring_certificates::LOOK_EVERY) != Err(mpsc::RecvTimeoutError::Timeout) {
                 return;
             }
         }

@@ -16,7 +16,7 @@ use crate::log::Exit;
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, Parts};
 use crate::noted::Noted;
-use crate::noted::start::{Failed, Loaded, load};
+use crate::objects_file::start::{Failed, Loaded, load};
 use crate::random::Random;
 use crate::serve;
 use crate::task::Tasks;

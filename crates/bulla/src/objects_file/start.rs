@@ -1,14 +1,14 @@
 //! What is defined, at a start: by the journal, which wins over the file; of an older directory, by the file.
 
-use super::copy::{self, Found, Origin};
-use super::{CHANGES_NOTE, changes_note, read_changes_note};
+use super::copy::{self, Found};
 use crate::catalog::Definitions;
-use crate::definitions_file::DefinitionsFile;
 use crate::folders::JOURNAL;
 use crate::manager::attributes;
 use crate::mqsc::difference;
 use crate::mqsc::kept;
 use crate::mqsc::objects::{AsText, FILE, LoadError, through_of};
+use crate::noted::{CHANGES_NOTE, Origin, changes_note, journal_name, read_changes_note};
+use crate::objects_file::DefinitionsFile;
 use bulla_queue::{DefinitionUnit, JournalError, OpenError, QueueChange, ReadError, Reserve, Store};
 use std::collections::BTreeMap;
 use std::io;
@@ -68,7 +68,7 @@ pub(crate) fn load<E: From<Failed>>(
     accept(&definitions)?;
     let (before, written) = store.note(CHANGES_NOTE).and_then(read_changes_note).unwrap_or_default();
     let last = keep(store, &definitions, kept, (before, written))?;
-    let origin = Origin { journal: copy::journal_name(store.identity()), change: last };
+    let origin = Origin { journal: journal_name(store.identity()), change: last };
     let is_right = is_kept && compare(data, &definitions, &origin, (before, written))? && before == last;
     if is_right && written == last {
         return Ok(Loaded { definitions, last, written: last });

@@ -6,6 +6,7 @@
 
 use crate::catalog::Definitions;
 use crate::mqsc::objects::{AsText, FILE};
+use crate::noted::Origin;
 use crate::whole_file;
 use openssl::sha::{Sha256, sha256};
 use std::fs;
@@ -29,15 +30,6 @@ const LAST_LINE_BYTES_MAX: u64 = 1 << 10;
 /// Bytes of the file that are read at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// From which state of which journal the file was written.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Origin {
-    /// The journal's identity.
-    pub(crate) journal: String,
-    /// The number of the last change that is in the file.
-    pub(crate) change: u64,
-}
-
 /// What lies in the data directory.
 #[derive(Debug)]
 pub(crate) enum Found {
@@ -49,11 +41,6 @@ pub(crate) enum Found {
     Older(String),
     /// A file whose text is another than was written.
     Edited(String),
-}
-
-/// The journal's identity as the file has it.
-pub(crate) fn journal_name(identity: Option<[u8; bulla_queue::IDENTITY_BYTES]>) -> String {
-    identity.map_or_else(|| "unknown".to_owned(), |identity| base16ct::lower::encode_string(&identity))
 }
 
 /// Looks at the file.
@@ -149,7 +136,8 @@ pub(crate) fn set_aside(data: &Path) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definitions_file::DefinitionsFile;
+    use crate::noted::journal_name;
+    use crate::objects_file::DefinitionsFile;
 
     #[test]
     fn a_file_is_as_it_was_written_or_edited() {

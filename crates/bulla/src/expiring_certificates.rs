@@ -1,6 +1,6 @@
 //! Certificates that are about to expire: those of the key rings and of TLS, looked at once a day and at the start.
 
-use super::Event;
+use crate::events::Event;
 use crate::folders::{RINGS, TLS};
 use crate::manager::Manager;
 use crate::wall_clock::wall_ms;

@@ -4,21 +4,26 @@
 //! What is found afterwards is what the first k changes leave, for some k that is at least the number of those that
 //! were acknowledged. A failure names the seed, the step and the fate. `BULLA_SEED=n` runs that seed alone.
 
+use super::copy;
 use super::start::{Failed, Loaded, load};
-use super::*;
 use crate::asker::Who;
 use crate::authority::{Entity, ObjectType, Profile, RecordKey, Right};
-use crate::catalog::AliasQueue;
 use crate::catalog::objects::device::CPU;
 use crate::catalog::system_queues::DEFAULT_MODEL;
-use crate::definitions_file::DefinitionsFile;
+use crate::catalog::{AliasQueue, Change, Definitions, Object, Sort};
 use crate::front::link::QueueWish;
+use crate::manager::State;
+use crate::mqsc::kept;
 use crate::mqsc::objects::{AsText, FILE};
+use crate::noted::{Noted, Origin, journal_name};
+use crate::objects_file::DefinitionsFile;
 use crate::random::Random;
 use crate::topics::subscribe::Wanted;
 use bulla_queue::sim::{Fate, Fault, SimDisk};
-use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Message};
+use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, Store, Ticket};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Instant;
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=1;
 const OPERATIONS: usize = 30;
@@ -105,7 +110,7 @@ fn open_store(disk: &SimDisk) -> Result<Store, String> {
 
 /// Writes the file as its thread does.
 fn write_file(state: &mut State, folder: &Path) {
-    let journal = copy::journal_name(state.store.identity());
+    let journal = journal_name(state.store.identity());
     copy::write(folder, &state.definitions, &Origin { journal, change: state.noted.last }).unwrap();
     state.note_written(state.noted.last);
 }

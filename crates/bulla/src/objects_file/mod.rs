@@ -2,6 +2,11 @@
 //!
 //! The file is written aside, synced and renamed. What stands in it is [`AsText`]'s.
 
+pub(crate) mod copy;
+pub(crate) mod start;
+#[cfg(test)]
+mod survival;
+
 use crate::catalog::Definitions;
 use crate::mqsc::objects::{AsText, FILE, LoadError};
 use crate::mqsc::parse;
