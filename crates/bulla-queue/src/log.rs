@@ -65,6 +65,26 @@ pub struct Replayed<'a> {
     pub bodies_bytes: u64,
 }
 
+/// A part of the log that is wanted back: the body of a message that has left memory, or the front of it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Read {
+    /// The asker's number for it, which the answer has.
+    pub number: u64,
+    /// Where it begins.
+    pub at: Position,
+    /// How long it is.
+    pub bytes: usize,
+}
+
+/// The answer to a [`Read`] that was not answered at once.
+#[derive(Debug)]
+pub struct ReadDone {
+    /// The number of the [`Read`].
+    pub number: u64,
+    /// What lies there.
+    pub bytes: Result<Vec<u8>, LogError>,
+}
+
 /// What became of batches, in the order of their submission.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
@@ -174,7 +194,7 @@ pub struct LogLimits {
 
 /// An ordered, durable log of batches with one writer at a time.
 ///
-/// Nothing here waits for a disk or a network except `claim`, `replay`, `read`, `reserve` and `settle`; time is an
+/// Nothing here waits for a disk or a network except `claim`, `replay`, `read_now`, `reserve` and `settle`; time is an
 /// argument.
 pub trait Log: Send {
     /// Becomes the writer: returns the new epoch and the end of the log. From its return on every earlier writer is
@@ -199,8 +219,15 @@ pub trait Log: Send {
     /// Waits until everything submitted is synced or has failed. `poll` tells which.
     fn settle(&mut self);
 
-    /// Reads `bytes` bytes at `at` into `into`, for a message whose body has left memory.
-    fn read(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError>;
+    /// Begins to read and returns at once: with the bytes, where the engine has them at hand, else with `None`, and
+    /// [`Log::poll_reads`] brings the answer. `Busy`: as many reads are under way as the engine takes.
+    fn read(&mut self, read: Read) -> Result<Option<Vec<u8>>, LogError>;
+
+    /// Collects the answers to reads, in any order. Never blocks.
+    fn poll_reads(&mut self, now: Instant, done: &mut Vec<ReadDone>);
+
+    /// Reads `bytes` bytes at `at` into `into` and waits for them: for a start, when no one is served yet.
+    fn read_now(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError>;
 
     /// Nothing below `before` is needed any more: live records have been carried forward.
     fn release(&mut self, before: Position) -> Result<(), LogError>;

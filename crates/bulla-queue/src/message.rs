@@ -29,6 +29,14 @@ pub struct Place {
     pub(crate) id: u64,
 }
 
+impl Place {
+    /// The place right before this one: what is looked for behind it begins with this message again.
+    #[must_use]
+    pub fn before(self) -> Self {
+        Self { id: self.id.saturating_sub(1), ..self }
+    }
+}
+
 /// The name of the user who put a message. One pointer, so that a connection makes it once and each message shares it.
 #[derive(Clone, Eq, Hash, PartialEq)]
 pub struct User(Arc<Box<str>>);

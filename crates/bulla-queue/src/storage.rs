@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use rustix::io::{Errno, ReadWriteFlags};
+
 /// A directory. Names survive a power cut once `sync_dir` has returned, contents once `sync` of the file has.
 pub trait Storage: Send + Sync + 'static {
     /// A file that is open.
@@ -73,6 +75,12 @@ pub trait StorageFile: Send + Sync + 'static {
     /// # Errors
     /// `UnexpectedEof` when the file is shorter; anything else when it can't be read.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// As [`StorageFile::read_at`] where that takes no longer than a copy; false where the disk has to be waited for.
+    ///
+    /// # Errors
+    /// As [`StorageFile::read_at`].
+    fn read_at_once(&self, offset: u64, into: &mut [u8]) -> io::Result<bool>;
 
     /// Writes all of `bytes` from `offset` on. After an error any part may have been written.
     ///
@@ -164,6 +172,17 @@ impl StorageFile for File {
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         self.read_exact_at(into, offset)
+    }
+
+    fn read_at_once(&self, offset: u64, into: &mut [u8]) -> io::Result<bool> {
+        let wanted = into.len();
+        let flags = ReadWriteFlags::NOWAIT;
+        match rustix::io::preadv2(self, &mut [io::IoSliceMut::new(into)], offset, flags) {
+            Ok(read) => Ok(read == wanted),
+            // Not in the page cache, or a file system that can't tell.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use bulla_queue::log::{Batch, Claim, Epoch, Event, LogError, LogLimits, Position, Replayed};
+use bulla_queue::log::{Batch, Claim, Epoch, Event, LogError, LogLimits, Position, Read, ReadDone, Replayed};
 use bulla_queue::sim::{Fate, Fault, Manner, SimDisk, SimEngine};
 use bulla_queue::{
     DefineError, DefinitionUnit, Driver, FileLog, FileLogOptions, FileSpill, Found, JournalError, Limits, Log, Message,
@@ -324,7 +324,13 @@ impl Workload<'_> {
     fn lock(&mut self) -> Result<Option<(MessageId, u64)>, Stopped> {
         let queue = self.queues[self.random.u64(..3) as usize];
         let Some(found) = self.store.lock_next(queue, None, 0) else { return Ok(None) };
-        let body = self.store.body(found.id)?.to_bytes();
+        let body = match self.store.body(found.id) {
+            Err(ReadError::Away { .. }) => {
+                self.store.set_aside(found.id);
+                return Ok(None);
+            }
+            body => body?.to_bytes(),
+        };
         assert_eq!(body, self::body(found.put_at_ms, body.len()));
         Ok(Some((found.id, found.put_at_ms)))
     }
@@ -625,8 +631,14 @@ impl Log for Hasty {
     fn settle(&mut self) {
         self.log.settle();
     }
-    fn read(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
-        self.log.read(at, bytes, into)
+    fn read(&mut self, read: Read) -> Result<Option<Vec<u8>>, LogError> {
+        self.log.read(read)
+    }
+    fn poll_reads(&mut self, now: Instant, done: &mut Vec<ReadDone>) {
+        self.log.poll_reads(now, done);
+    }
+    fn read_now(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
+        self.log.read_now(at, bytes, into)
     }
     fn release(&mut self, before: Position) -> Result<(), LogError> {
         self.log.release(before)

@@ -230,17 +230,20 @@ pub(crate) enum Stays {
     Return,
     /// Move it to this queue, by the name that is resolved at each try, with this label.
     Move { to: String, label: Label },
+    /// Its delivery has failed that often: give it back to that queue, or move it where messages go that fail.
+    GiveBack { from: Box<Route>, failures: u32 },
 }
 
 impl State {
     fn new(
-        store: Store,
+        mut store: Store,
         (definitions, noted): (Definitions, Noted),
         definitions_writer: Arc<Writer>,
         peer_lines: Arc<PeerLines>,
     ) -> Self {
         let mut users = ConnectedUsers::default();
         users.follow_kept(definitions.kept());
+        store.tell_marks_by(reports::asks);
         Self {
             store,
             clock: Clock::default(),

@@ -179,7 +179,7 @@ impl Look {
     /// The next messages, under the queues' lock; none when all were looked at.
     ///
     /// # Errors
-    /// The journal can't be read.
+    /// The journal can't be read, or the next message is still being read back.
     pub(crate) fn take(
         &self,
         state: &mut State,
@@ -191,8 +191,11 @@ impl Look {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while taken.len() < max.min(BATCH_MESSAGES_MAX) && bytes < BATCH_BYTES_MAX {
             let Some(found) = state.store.browse_next(queue, *after, wall_ms(now)) else { break };
+            let payload = match state.store.body(found.id) {
+                Err(ReadError::Away { .. }) if !taken.is_empty() => break,
+                body => envelope::payload_of(&body?),
+            };
             *after = Some(found.place);
-            let payload = envelope::payload_of(&state.store.body(found.id)?);
             bytes += payload.len();
             let labelled = envelope::labelled_queue(&payload);
             let policy = &self.findings.policy;

@@ -15,7 +15,7 @@ use crate::report_options::asked_of;
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::{MessageId as AmqpId, Properties};
 use bulla_amqp::{BodyForm, MessageBody, MessageParts, Payload, Sections, Symbol, Timestamp, Value};
-use bulla_queue::{Expired, Found, Marker, Message, MessageId};
+use bulla_queue::{Chunks, Expired, Found, Marker, Message, MessageId};
 use bulla_seal::policy::Quality;
 use std::time::Instant;
 
@@ -187,6 +187,11 @@ pub(crate) fn about_to_be_got(state: &mut State, id: MessageId, wall_ms: u64, by
     let all = payload.len() <= bytes_max;
     let report = Report::of(found, payload, Fact::Delivered, all, wall_ms)?;
     Some(Report { connection: state.store.marker(id), ..report })
+}
+
+/// Whether a message that was found in the journal asks for reports of what becomes of it.
+pub(crate) fn asks(body: &Chunks) -> bool {
+    Asking::read(payload_of(body)).is_some()
 }
 
 /// A message was got.

@@ -1,8 +1,9 @@
 //! The embedded journal: a [`Log`] in preallocated, pre-written segment files.
 //!
-//! Three parties share [`Shared`]: the store's thread submits, polls and reads; the writer (a thread named `journal`,
-//! or the submitting thread) writes one batch at a time and syncs it before it looks at the next; the keeper (a thread
-//! named `journal-space`, or the submitting thread) makes new segments ahead of need and recycles dead ones.
+//! Four parties share [`Shared`]: the store's thread submits and polls; the writer (a thread named `journal`, or the
+//! submitting thread) writes one batch at a time and syncs it before it looks at the next; the keeper (a thread named
+//! `journal-space`, or the submitting thread) makes new segments ahead of need and recycles dead ones; the reader (a
+//! thread named `journal-reader`) reads back what is not in the page cache. What is there is copied by who asks.
 
 mod segment;
 
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
 pub(crate) use segment::{Segment, Walked, segment_base, segment_name};
 
-use crate::log::{Batch, Claim, Epoch, Event, Log, LogError, LogLimits, Position, Replayed, Survives};
+use crate::log::{Batch, Claim, Epoch, Event, Log, LogError, LogLimits, Position, Read, ReadDone, Replayed, Survives};
 use crate::record::{BATCH_HEADER_BYTES, BatchHeader};
 use crate::storage::{Storage, StorageFile};
 
@@ -40,6 +41,11 @@ const FULL_RETRY: Duration = Duration::from_secs(1);
 /// Batches under way at once: one is written, the next waits, so that the disk never idles while the store hears of the
 /// first.
 const BATCHES_IN_FLIGHT_MAX: usize = 2;
+
+/// Bytes of a body that the asking thread copies out of the page cache: some tens of microseconds.
+const READ_AT_ONCE_BYTES_MAX: usize = 256 << 10;
+/// Reads that wait for the reader, or for the store to collect them.
+const READS_IN_FLIGHT_MAX: usize = 1_024;
 
 const LOCK_NAME: &str = "lock";
 const SPARE_PREFIX: &str = "spare-";
@@ -140,6 +146,17 @@ struct Shared<S: Storage> {
     segments: Mutex<VecDeque<Arc<Segment<S::File>>>>,
     space: Mutex<Space<S>>,
     space_changed: Condvar,
+    /// Between the store's thread and the reader.
+    reads: Mutex<Reads<S::File>>,
+    reads_changed: Condvar,
+}
+
+struct Reads<F> {
+    waiting: VecDeque<(Read, Arc<Segment<F>>)>,
+    /// The reader has one in hand.
+    reading: usize,
+    done: Vec<ReadDone>,
+    stop: bool,
 }
 
 #[derive(Default)]
@@ -222,6 +239,8 @@ impl<S: Storage> FileLog<S> {
             segments: Mutex::default(),
             space: Mutex::new(space),
             space_changed: Condvar::new(),
+            reads: Mutex::new(Reads { waiting: VecDeque::new(), reading: 0, done: Vec::new(), stop: false }),
+            reads_changed: Condvar::new(),
         };
         Ok(Self { shared: Arc::new(shared), options, threads: Vec::new(), _lock: lock, claimed: false })
     }
@@ -286,6 +305,7 @@ impl<S: Storage> FileLog<S> {
             thread.map(|thread| self.threads.push(thread))
         };
         start(JOURNAL_THREAD, Shared::write_until_stopped)?;
+        start("journal-reader", Shared::read_until_stopped)?;
         start("journal-space", Shared::keep_space_until_stopped)
     }
 
@@ -407,17 +427,36 @@ impl<S: Storage> Log for FileLog<S> {
         }
     }
 
-    fn read(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
-        let segment = {
-            let segments = hold(&self.shared.segments);
-            let index = segments.partition_point(|segment| segment.header.base <= at.0);
-            index.checked_sub(1).and_then(|index| segments.get(index).cloned())
-        };
-        let missing = || LogError::Damaged { at, reason: "no segment has this position".to_owned() };
-        let segment = segment.ok_or_else(missing)?;
-        if at.0.checked_add(bytes as u64).is_none_or(|end| end > segment.space_end()) {
-            return Err(missing());
+    fn read(&mut self, read: Read) -> Result<Option<Vec<u8>>, LogError> {
+        let segment = self.shared.segment_of(read.at, read.bytes)?;
+        let mut bytes = Vec::new();
+        if self.options.driver == Driver::Inline {
+            bytes.resize(read.bytes, 0);
+            segment.read_at(read.at.0, &mut bytes).map_err(LogError::Unavailable)?;
+            return Ok(Some(bytes));
         }
+        if read.bytes <= READ_AT_ONCE_BYTES_MAX {
+            bytes.resize(read.bytes, 0);
+            if segment.read_at_once(read.at.0, &mut bytes).map_err(LogError::Unavailable)? {
+                return Ok(Some(bytes));
+            }
+        }
+        let mut reads = hold(&self.shared.reads);
+        if reads.waiting.len() + reads.reading + reads.done.len() >= READS_IN_FLIGHT_MAX {
+            return Err(LogError::Busy);
+        }
+        reads.waiting.push_back((read, segment));
+        drop(reads);
+        self.shared.reads_changed.notify_one();
+        Ok(None)
+    }
+
+    fn poll_reads(&mut self, _now: Instant, done: &mut Vec<ReadDone>) {
+        done.append(&mut hold(&self.shared.reads).done);
+    }
+
+    fn read_now(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
+        let segment = self.shared.segment_of(at, bytes)?;
         into.resize(bytes, 0);
         segment.read_at(at.0, into).map_err(LogError::Unavailable)
     }
@@ -478,7 +517,9 @@ impl<S: Storage> Drop for FileLog<S> {
     fn drop(&mut self) {
         hold(&self.shared.inbox).stop = true;
         hold(&self.shared.space).stop = true;
+        hold(&self.shared.reads).stop = true;
         self.shared.inbox_changed.notify_all();
+        self.shared.reads_changed.notify_all();
         self.shared.space_changed.notify_all();
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so on stderr; there is nothing left to save here.
@@ -639,6 +680,41 @@ impl<S: Storage> Shared<S> {
         hold(&self.space).current_left = header.capacity;
         writer.current = Some(segment.clone());
         Ok(segment)
+    }
+
+    // ---- the reader
+
+    /// The segment in which so many bytes at a position lie.
+    fn segment_of(&self, at: Position, bytes: usize) -> Result<Arc<Segment<S::File>>, LogError> {
+        let segments = hold(&self.segments);
+        let index = segments.partition_point(|segment| segment.header.base <= at.0);
+        let segment = index.checked_sub(1).and_then(|index| segments.get(index));
+        let ends_inside = |segment: &&Arc<Segment<S::File>>| {
+            at.0.checked_add(bytes as u64).is_some_and(|end| end <= segment.space_end())
+        };
+        let missing = || LogError::Damaged { at, reason: "no segment has this position".to_owned() };
+        segment.filter(ends_inside).cloned().ok_or_else(missing)
+    }
+
+    fn read_until_stopped(&self) {
+        let mut reads = hold(&self.reads);
+        while !reads.stop {
+            let Some((Read { number, at, bytes }, segment)) = reads.waiting.pop_front() else {
+                reads = self.reads_changed.wait(reads).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            reads.reading = 1;
+            drop(reads);
+            let mut read = vec![0; bytes];
+            let done = segment.read_at(at.0, &mut read).map_err(LogError::Unavailable);
+            drop(segment);
+            reads = hold(&self.reads);
+            reads.reading = 0;
+            reads.done.push(ReadDone { number, bytes: done.map(|()| read) });
+            drop(reads);
+            (self.waker)();
+            reads = hold(&self.reads);
+        }
     }
 
     // ---- the keeper of space

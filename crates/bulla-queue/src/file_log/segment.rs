@@ -191,6 +191,14 @@ impl<F: StorageFile> Segment<F> {
         self.file.read_at(at - self.header.base + SEGMENT_HEADER_BYTES, into)
     }
 
+    /// Reads at a position of the log, unless the disk has to be waited for.
+    ///
+    /// # Errors
+    /// As the file says.
+    pub(crate) fn read_at_once(&self, at: u64, into: &mut [u8]) -> io::Result<bool> {
+        self.file.read_at_once(at - self.header.base + SEGMENT_HEADER_BYTES, into)
+    }
+
     /// Writes at a position of the log.
     ///
     /// # Errors

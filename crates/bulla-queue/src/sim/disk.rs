@@ -343,6 +343,10 @@ impl StorageFile for SimFile {
         Ok(())
     }
 
+    fn read_at_once(&self, offset: u64, into: &mut [u8]) -> io::Result<bool> {
+        self.read_at(offset, into).map(|()| true)
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.disk.state();
         let offset = usize::try_from(offset).map_err(io::Error::other)?;

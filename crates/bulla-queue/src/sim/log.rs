@@ -4,15 +4,18 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::log::{Batch, Claim, Epoch, Event, Log, LogError, LogLimits, Position, Replayed, Survives};
+use crate::log::{Batch, Claim, Epoch, Event, Log, LogError, LogLimits, Position, Read, ReadDone, Replayed, Survives};
 use crate::record::BATCH_HEADER_BYTES;
+
+/// Reads that a late engine takes at once: few, so that the limit is met.
+const READS_IN_FLIGHT_MAX: usize = 8;
 
 /// How an engine answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Manner {
     /// At the next poll.
     Prompt,
-    /// Only at the `polls`-th poll after a batch came.
+    /// Only at the `polls`-th poll after a batch or a read came.
     Late {
         /// How many polls it takes.
         polls: u32,
@@ -51,7 +54,15 @@ impl SimEngine {
     /// A log on this engine, which becomes the owner when it claims.
     #[must_use]
     pub fn log(&self, manner: Manner) -> SimLog {
-        SimLog { engine: self.clone(), manner, epoch: 0, taken: 0, under_way: VecDeque::new(), again: None }
+        SimLog {
+            engine: self.clone(),
+            manner,
+            epoch: 0,
+            taken: 0,
+            under_way: VecDeque::new(),
+            reads: VecDeque::new(),
+            again: None,
+        }
     }
 
     /// Bytes of all batches that are kept.
@@ -70,6 +81,8 @@ pub struct SimLog {
     taken: u64,
     /// Batches not yet in the engine, with the polls they have seen.
     under_way: VecDeque<(Batch, u32)>,
+    /// Reads that are not answered yet, with the polls they have seen.
+    reads: VecDeque<(Read, u32)>,
     again: Option<Position>,
 }
 
@@ -165,7 +178,31 @@ impl Log for SimLog {
 
     fn settle(&mut self) {}
 
-    fn read(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
+    fn read(&mut self, read: Read) -> Result<Option<Vec<u8>>, LogError> {
+        if !matches!(self.manner, Manner::Late { .. }) {
+            let mut bytes = Vec::new();
+            return self.read_now(read.at, read.bytes, &mut bytes).map(|()| Some(bytes));
+        }
+        if self.reads.len() == READS_IN_FLIGHT_MAX {
+            return Err(LogError::Busy);
+        }
+        self.reads.push_back((read, 0));
+        Ok(None)
+    }
+
+    fn poll_reads(&mut self, _now: Instant, done: &mut Vec<ReadDone>) {
+        let Manner::Late { polls: needed } = self.manner else { return };
+        for (_, polls) in &mut self.reads {
+            *polls += 1;
+        }
+        while let Some((Read { number, at, bytes }, _)) = self.reads.pop_front_if(|(_, polls)| *polls >= needed) {
+            let mut read = Vec::new();
+            let answer = self.read_now(at, bytes, &mut read).map(|()| read);
+            done.push(ReadDone { number, bytes: answer });
+        }
+    }
+
+    fn read_now(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
         let engine = self.engine.engine();
         let missing = || LogError::Damaged { at, reason: "no batch has this position".to_owned() };
         let index = engine.batches.partition_point(|batch| batch.at <= at.0).checked_sub(1).ok_or_else(missing)?;

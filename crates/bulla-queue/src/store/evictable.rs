@@ -5,6 +5,8 @@ use crate::message::MessageId;
 
 /// Messages that are gone and may still be named, on top of as many as there are.
 const STALE_MAX: usize = 1_024;
+/// Bodies that must stay which are passed over on the way to one that need not.
+const PASSED_MAX: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Evictable {
@@ -41,13 +43,22 @@ impl Evictable {
         }
     }
 
-    /// Takes the newest of the bodies out of memory, and returns its bytes.
-    pub(super) fn evict(&mut self, messages: &mut Messages) -> Option<usize> {
+    /// Takes the newest of the bodies out of memory that need not stay there, and returns its bytes.
+    pub(super) fn evict(&mut self, messages: &mut Messages, must_stay: impl Fn(&Entry) -> bool) -> Option<usize> {
+        let mut passed = Vec::new();
         let slot = loop {
-            if let Some(slot) = messages.slot(MessageId(self.ids.pop()?)) {
-                break slot;
+            if passed.len() == PASSED_MAX {
+                break None;
+            }
+            let Some(id) = self.ids.pop() else { break None };
+            match messages.slot(MessageId(id)) {
+                Some(slot) if must_stay(&messages[slot]) => passed.push(id),
+                Some(slot) => break Some(slot),
+                None => {}
             }
         };
+        self.ids.extend(passed.into_iter().rev());
+        let slot = slot?;
         let entry = &mut messages[slot];
         entry.body = None;
         self.left(entry.body_bytes);

@@ -220,7 +220,9 @@ impl Store {
             if *budget == 0 {
                 return Some(Look::Unfinished);
             }
-            self.build(queue, budget);
+            if !self.build(queue, budget) {
+                return Some(Look::Away);
+            }
         }
         let index = self.queues.get(&queue)?.index.as_ref()?;
         if matches!(index.stage, Stage::Overflown) {
@@ -233,41 +235,45 @@ impl Store {
                 return None;
             }
             *budget = budget.saturating_sub(1);
-            if self.show(slot, budget, &mut show) == Looked::Take {
+            let Some(looked) = self.show(slot, budget, &mut show) else { return Some(Look::Away) };
+            if looked == Looked::Take {
                 return Some(self.take(slot, now_ms, lock).map_or(Look::End, |found| Look::Found(Box::new(found))));
             }
         }
         Some(Look::End)
     }
 
-    /// Enters some of the messages that were there before the index was.
-    fn build(&mut self, queue: QueueId, budget: &mut usize) {
-        let Some(found) = self.queues.get(&queue) else { return };
+    /// Enters some of the messages that were there before the index was. False where one has to be read back first.
+    fn build(&mut self, queue: QueueId, budget: &mut usize) -> bool {
+        let Some(found) = self.queues.get(&queue) else { return true };
         let Some(Stage::Building { mut passed, until }) = found.index.as_ref().map(|index| match index.stage {
             Stage::Building { passed, until } => Stage::Building { passed, until },
             _ => Stage::Ready,
         }) else {
-            return;
+            return true;
         };
-        let mut step: Vec<Slot> = Vec::with_capacity(BUILD_STEP);
-        for (lane, passed) in passed.iter_mut().enumerate() {
+        let mut step: Vec<(usize, Slot)> = Vec::with_capacity(BUILD_STEP);
+        for (lane, passed) in passed.iter().enumerate() {
             for (slot, _) in found.lanes[lane].slots(Some(*passed)) {
-                let id = self.messages[slot].id;
-                if id >= until || step.len() == BUILD_STEP {
+                if self.messages[slot].id >= until || step.len() == BUILD_STEP {
                     break;
                 }
-                *passed = id;
-                step.push(slot);
+                step.push((lane, slot));
             }
             if step.len() == BUILD_STEP {
                 break;
             }
         }
-        let is_done = step.len() < BUILD_STEP;
-        for slot in step {
+        let mut is_done = step.len() < BUILD_STEP;
+        let mut is_there = true;
+        for (lane, slot) in step {
             *budget = budget.saturating_sub(1);
-            let keys = self.keys(queue, slot, budget);
+            let Some(keys) = self.keys(queue, slot, budget) else {
+                (is_done, is_there) = (false, false);
+                break;
+            };
             let id = self.messages[slot].id;
+            passed[lane] = id;
             if let Some(index) = self.queues.get_mut(&queue).and_then(|found| found.index.as_mut()) {
                 index.enter(id, keys, &mut self.index_entries);
             }
@@ -277,26 +283,28 @@ impl Store {
         {
             index.stage = if is_done { Stage::Ready } else { Stage::Building { passed, until } };
         }
+        is_there
     }
 
-    fn keys(&mut self, queue: QueueId, slot: Slot, budget: &mut usize) -> [u64; 2] {
+    /// The keys of a message; `None` where it has to be read back first.
+    fn keys(&mut self, queue: QueueId, slot: Slot, budget: &mut usize) -> Option<[u64; 2]> {
         let Some(keys_of) = self.queues.get(&queue).and_then(|found| found.index.as_ref()).map(|index| index.keys_of)
         else {
-            return [0; 2];
+            return Some([0; 2]);
         };
         let entry = &self.messages[slot];
         if let Some(body) = &entry.body {
-            return keys_of(body.chunks()).unwrap_or_default();
+            return Some(keys_of(body.chunks()).unwrap_or_default());
         }
         let whole = entry.body_bytes as usize;
         for bytes in [whole.min(HEAD_BYTES), whole] {
             *budget = budget.saturating_sub(READ_COST);
-            let Some(front) = self.front(slot, bytes) else { break };
+            let Some(front) = self.front(slot, bytes)? else { break };
             if let Some(keys) = keys_of(&[front]) {
-                return keys;
+                return Some(keys);
             }
         }
-        [0; 2]
+        Some([0; 2])
     }
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::messages::Messages;
 use super::{JournalError, Limits};
 use crate::lane::Slot;
-use crate::log::{Batch, Event, Log, LogError, LogLimits, Position};
+use crate::log::{Batch, Event, Log, LogError, LogLimits, Position, Read, ReadDone};
 use crate::message::{MessageId, Ticket};
 use crate::record::{BATCH_HEADER_BYTES, Record, padded};
 
@@ -21,6 +21,8 @@ const SPARE_BATCHES_MAX: usize = 4;
 const SPARE_BYTES_MAX: usize = 2 << 20;
 /// Dead entries in the order of live messages that are tolerated on top of the live ones.
 const ORDER_DEAD_MAX: usize = 4_096;
+/// Messages that are looked at for those that are carried forward next.
+const NEXT_LOOKS_MAX: usize = 256;
 
 /// While space is short, there is a checkpoint whenever this part of the reserve was written.
 const SHORT_DIVISOR: u64 = 8;
@@ -330,12 +332,26 @@ impl Journal {
         self.log.settle();
     }
 
-    pub(super) fn read(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
-        self.log.read(at, bytes, into)
+    pub(super) fn read(&mut self, read: Read) -> Result<Option<Vec<u8>>, LogError> {
+        self.log.read(read)
+    }
+
+    pub(super) fn poll_reads(&mut self, now: Instant, done: &mut Vec<ReadDone>) {
+        self.log.poll_reads(now, done);
+    }
+
+    /// Reads and waits for it.
+    pub(super) fn read_now(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
+        self.log.read_now(at, bytes, into)
     }
 
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.len()
+    }
+
+    /// The last batch that anything was written into.
+    pub(super) fn written(&self) -> u64 {
+        if self.open_bytes() > 0 { self.number } else { self.number - 1 }
     }
 
     /// Bytes of batches not yet synced.
@@ -396,6 +412,12 @@ impl Journal {
             };
         }
         None
+    }
+
+    /// The durable live messages behind the one that `oldest` returned, in the order of their batches.
+    pub(super) fn next_oldest(&self, messages: &Messages, max: usize) -> Vec<Slot> {
+        let behind = self.order.iter().skip(1).take_while(|(at, _)| *at < self.synced_at.0).take(NEXT_LOOKS_MAX);
+        behind.filter_map(|(_, id)| messages.slot(MessageId(*id))).take(max).collect()
     }
 
     /// The message that `oldest` returned is in the open batch now.

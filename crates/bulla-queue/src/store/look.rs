@@ -11,7 +11,6 @@ use bytes::Bytes;
 use super::messages::{Entry, Kept, State};
 use super::{ReadError, Store};
 use crate::lane::Slot;
-use crate::log::Position;
 use crate::message::{Chunks, Found, MessageId, QueueId};
 use crate::queue::LANES;
 
@@ -77,6 +76,9 @@ pub enum Look {
     End,
     /// The budget is used up; the next look goes on from here.
     Unfinished,
+    /// A body has to be read back first; the next look goes on from here. [`Store::take_ready`] names the queue once it
+    /// is there.
+    Away,
 }
 
 /// What a walk came to.
@@ -84,6 +86,7 @@ enum Walked {
     Wanted(Slot),
     End,
     Unfinished,
+    Away,
 }
 
 /// What a queue remembers for readers that look at each message once.
@@ -188,7 +191,7 @@ impl Store {
 
     /// The next message that the reader wants, by priority and by order of put within it; locked if `lock`. Each
     /// message is shown to it once, and again when it came back. `budget` goes down by one a message, and by more where
-    /// the front of a body has to be read back, which waits for the disk and is not checked.
+    /// the front of a body has to be read back, which is not checked.
     pub fn look(
         &mut self,
         queue: QueueId,
@@ -207,6 +210,7 @@ impl Store {
         match walked {
             Walked::End => Look::End,
             Walked::Unfinished => Look::Unfinished,
+            Walked::Away => Look::Away,
             Walked::Wanted(slot) => {
                 self.take(slot, now_ms, lock).map_or(Look::End, |found| Look::Found(Box::new(found)))
             }
@@ -232,12 +236,16 @@ impl Store {
                 let Some(slot) = self.messages.slot(MessageId(id)) else { continue };
                 let entry = &self.messages[slot];
                 let is_here = entry.queue == queue && entry.lane == number;
-                if is_here
-                    && entry.state == State::Available
-                    && entry.expires_at_ms > now_ms
-                    && self.show(slot, budget, show) == Looked::Take
-                {
-                    return Walked::Wanted(slot);
+                if !is_here || entry.state != State::Available || entry.expires_at_ms <= now_ms {
+                    continue;
+                }
+                match self.show(slot, budget, show) {
+                    Some(Looked::Take) => return Walked::Wanted(slot),
+                    Some(_) => {}
+                    None => {
+                        cursor.again.insert((number, id));
+                        return Walked::Away;
+                    }
                 }
             }
             loop {
@@ -267,8 +275,13 @@ impl Store {
                     }
                 }
                 let Some(slot) = unread else { break };
-                if self.show(slot, budget, show) == Looked::Take {
-                    return Walked::Wanted(slot);
+                match self.show(slot, budget, show) {
+                    Some(Looked::Take) => return Walked::Wanted(slot),
+                    Some(_) => {}
+                    None => {
+                        cursor.again.insert((number, self.messages[slot].id));
+                        return Walked::Away;
+                    }
                 }
             }
         }
@@ -297,18 +310,18 @@ impl Store {
         Some(found)
     }
 
-    /// Shows one message, its body read back where it is not in memory.
+    /// Shows one message, its body read back where it is not in memory; `None` where that is not there yet.
     pub(super) fn show(
         &mut self,
         slot: Slot,
         budget: &mut usize,
         show: &mut impl FnMut(&Seen<'_>) -> Looked,
-    ) -> Looked {
-        let looked = self.show_as_much_as_it_takes(slot, budget, show);
+    ) -> Option<Looked> {
+        let looked = self.show_as_much_as_it_takes(slot, budget, show)?;
         if let Looked::PassAt { cost } = looked {
             *budget = budget.saturating_sub(cost);
         }
-        looked
+        Some(looked)
     }
 
     fn show_as_much_as_it_takes(
@@ -316,23 +329,23 @@ impl Store {
         slot: Slot,
         budget: &mut usize,
         show: &mut impl FnMut(&Seen<'_>) -> Looked,
-    ) -> Looked {
+    ) -> Option<Looked> {
         let entry = &self.messages[slot];
         if let Some(body) = &entry.body {
-            return show(&entry.seen(body.chunks(), true));
+            return Some(show(&entry.seen(body.chunks(), true)));
         }
         *budget = budget.saturating_sub(READ_COST);
         let whole = entry.body_bytes as usize;
         let head = whole.min(HEAD_BYTES);
         // One that can't be read belongs to no reader: a consumer that does not choose is told of it.
-        let Some(front) = self.front(slot, head) else { return Looked::Pass };
+        let Some(front) = self.front(slot, head)? else { return Some(Looked::Pass) };
         let looked = show(&self.messages[slot].seen(&[front], head == whole));
         if looked != Looked::More || head == whole {
-            return looked;
+            return Some(looked);
         }
         *budget = budget.saturating_sub(READ_COST + whole / HEAD_BYTES);
-        let Some(body) = self.front(slot, whole) else { return Looked::Pass };
-        show(&self.messages[slot].seen(&[body], true))
+        let Some(body) = self.front(slot, whole)? else { return Some(Looked::Pass) };
+        Some(show(&self.messages[slot].seen(&[body], true)))
     }
 
     /// A body of which the front may be enough, and whether this is all of it: what is in memory or no longer than
@@ -343,25 +356,31 @@ impl Store {
     pub fn head(&mut self, id: MessageId, bytes: usize) -> Result<(Chunks, bool), ReadError> {
         let slot = self.messages.slot(id).ok_or(ReadError::Unknown { id })?;
         let entry = &self.messages[slot];
-        if entry.body.is_none()
-            && entry.body_bytes as usize > bytes
-            && let Some(front) = self.front(slot, bytes)
-        {
-            return Ok((front.into(), false));
+        if entry.body.is_none() && entry.body_bytes as usize > bytes {
+            match self.front(slot, bytes) {
+                Some(Some(front)) => return Ok((front.into(), false)),
+                Some(None) => {}
+                None => return Err(ReadError::Away { id }),
+            }
         }
         self.body(id).map(|body| (body, true))
     }
 
-    /// The first bytes of a body that is not in memory, as they lie on the disk.
-    pub(super) fn front(&mut self, slot: Slot, bytes: usize) -> Option<Bytes> {
-        let entry = &self.messages[slot];
-        let mut read = Vec::with_capacity(bytes);
-        match entry.kept {
-            Kept::Journal => self.journal.read(Position(entry.at), bytes, &mut read).ok()?,
-            Kept::Spill => self.spill.read(entry.at, bytes, &mut read).ok()?,
-            Kept::Memory => return None,
+    /// The first bytes of a body that is not in memory, as they lie on the disk; of one that can't be read nothing.
+    /// `None` where they are not there yet.
+    pub(super) fn front(&mut self, slot: Slot, bytes: usize) -> Option<Option<Bytes>> {
+        match self.stored(slot, bytes) {
+            Ok(front) => Some(Some(front)),
+            Err(ReadError::Away { .. }) => None,
+            Err(_) => Some(None),
         }
-        Some(Bytes::from(read))
+    }
+}
+
+impl Cursor {
+    /// A message that was shown is to be shown again: its body is not there yet.
+    pub fn look_again(&mut self, found: &Found) {
+        self.again.insert((found.place.lane, found.place.id));
     }
 }
 

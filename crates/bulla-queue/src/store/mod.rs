@@ -12,6 +12,7 @@ mod look;
 mod messages;
 mod notes;
 mod objects;
+mod reads;
 mod recovery;
 
 use std::cmp::Reverse;
@@ -39,6 +40,7 @@ pub use notes::{IDENTITY_BYTES, NOTES_MAX};
 use notes::{IDENTITY_NOTE, Notes};
 use objects::Objects;
 pub use objects::{DefinitionUnit, OBJECTS_BYTES_MAX, OBJECTS_MAX, QueueChange, Reserve};
+use reads::{READ_BYTES_MAX, Reading, Reads, Wanted, What};
 
 /// Bytes of bodies held in memory where nothing is said.
 pub const MEMORY_BYTES_MAX_DEFAULT: usize = 128 << 20;
@@ -396,6 +398,11 @@ pub enum ReadError {
         /// Which.
         id: MessageId,
     },
+    /// The log's turn: the body is being read back. [`Store::take_ready`] names the message's queue once it is there.
+    Away {
+        /// Which.
+        id: MessageId,
+    },
     /// The operator's turn: the bytes on disk are not those that were put. The message stays where it is.
     Damaged {
         /// Which.
@@ -418,6 +425,7 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReadError::Unknown { id } => write!(f, "no message {}", id.0),
+            ReadError::Away { id } => write!(f, "message {} is being read back from the journal", id.0),
             ReadError::Damaged { id, at: Some(at) } => {
                 write!(f, "message {} is damaged in the journal at position {at}", id.0)
             }
@@ -469,6 +477,10 @@ pub struct Store {
     memory_bytes: usize,
     evictable: Evictable,
     journal: Journal,
+    /// Bodies that come back from the log.
+    reads: Reads,
+    /// A checkpoint that waits for what it reads back: bytes still to carry forward, and space to leave.
+    carrying: Option<(u64, u64)>,
     spill: Box<dyn Spill>,
     /// When messages expire, soonest first. May name messages that are gone.
     expiries: BinaryHeap<Reverse<(u64, u64)>>,
@@ -489,6 +501,8 @@ pub struct Store {
     /// Messages below this number were found in the journal: whether they are marked is not known.
     marked_below: u64,
     marked: HashMap<u64, Option<Marker>, IdBuildHasher>,
+    /// Whether a message that was found in the journal asks for a mark.
+    asks: Option<fn(&Chunks) -> bool>,
     expired: Vec<Expired>,
     /// `room` said 0 for the backlog's sake, so a sender waits.
     backlogged: AtomicBool,
@@ -758,7 +772,7 @@ impl Store {
         let mut text = Vec::new();
         for (name, object) in self.objects.in_order() {
             let Some(at) = object.at.map(Position) else { continue };
-            let read = self.journal.read(at, object.bytes as usize, &mut text).map_err(ReadError::Log);
+            let read = self.journal.read_now(at, object.bytes as usize, &mut text).map_err(ReadError::Log);
             read.map_err(|error| (name.to_owned(), error))?;
             if crc32c::crc32c(&text) != object.crc {
                 return Err((name.to_owned(), ReadError::DamagedObject { at }));
@@ -932,33 +946,118 @@ impl Store {
         None
     }
 
-    /// The body of a message: shared when it is in memory, else read back (which waits for the disk) and checked.
+    /// The body of a message: shared when it is in memory, else read back and checked. What is not at hand is
+    /// [`ReadError::Away`] until the log has brought it.
     ///
     /// # Errors
     /// See [`ReadError`]; the message stays as it is.
     pub fn body(&mut self, id: MessageId) -> Result<Chunks, ReadError> {
         let slot = self.messages.slot(id).ok_or(ReadError::Unknown { id })?;
-        let entry = &self.messages[slot];
-        if let Some(body) = &entry.body {
-            return Ok(body.clone());
+        match &self.messages[slot].body {
+            Some(body) => Ok(body.clone()),
+            None => self.read_back(slot),
         }
-        let mut bytes = Vec::new();
-        let at = match entry.kept {
-            Kept::Journal => {
-                let at = Position(entry.at);
-                self.journal.read(at, entry.body_bytes as usize, &mut bytes).map_err(ReadError::Log)?;
-                Some(at)
-            }
-            Kept::Spill => {
-                self.spill.read(entry.at, entry.body_bytes as usize, &mut bytes).map_err(ReadError::Spill)?;
-                None
-            }
-            Kept::Memory => return Err(ReadError::Unknown { id }),
-        };
+    }
+
+    /// As [`Store::body`], but waits for the log: for tools and tests that serve no one else meanwhile.
+    ///
+    /// # Errors
+    /// See [`ReadError`]; it is not [`ReadError::Away`].
+    pub fn body_now(&mut self, id: MessageId) -> Result<Chunks, ReadError> {
+        let slot = self.messages.slot(id).ok_or(ReadError::Unknown { id })?;
+        let entry = &self.messages[slot];
+        if entry.body.is_some() || entry.kept != Kept::Journal {
+            return self.body(id);
+        }
+        let (at, mut bytes) = (Position(entry.at), Vec::new());
+        self.journal.read_now(at, entry.body_bytes as usize, &mut bytes).map_err(ReadError::Log)?;
         if crc32c::crc32c(&bytes) != entry.body_crc {
-            return Err(ReadError::Damaged { id, at });
+            return Err(ReadError::Damaged { id, at: Some(at) });
         }
         Ok(bytes.into())
+    }
+
+    #[cold]
+    fn read_back(&mut self, slot: crate::lane::Slot) -> Result<Chunks, ReadError> {
+        let entry = &self.messages[slot];
+        let (id, crc, whole) = (MessageId(entry.id), entry.body_crc, entry.body_bytes as usize);
+        let at = (entry.kept == Kept::Journal).then_some(Position(entry.at));
+        let bytes = self.stored(slot, whole)?;
+        if crc32c::crc32c(&bytes) != crc {
+            self.reads.drop_there(What::Body(id.0));
+            return Err(ReadError::Damaged { id, at });
+        }
+        let body = Chunks::from(bytes.clone());
+        if let Some(asks) = self.asks.filter(|_| self.is_marked(id)) {
+            let (is_locked, queue) = (self.messages[slot].state == State::Locked, self.messages[slot].queue);
+            if !self.marked.contains_key(&id.0) && !asks(&body) {
+                self.reads.set_plain(id.0);
+            } else if is_locked && at.is_some() && !self.reads.pin(id.0, bytes, queue) {
+                // It is delivered, and read once more when it is got.
+                return Err(ReadError::Away { id });
+            }
+        }
+        Ok(body)
+    }
+
+    /// The first bytes of a body that is not in memory, not checked.
+    fn stored(&mut self, slot: crate::lane::Slot, bytes: usize) -> Result<bytes::Bytes, ReadError> {
+        let entry = &self.messages[slot];
+        let id = MessageId(entry.id);
+        match entry.kept {
+            Kept::Journal => {
+                let wanted = wanted_of(entry, bytes);
+                let is_new = !self.reads.knows(wanted.what);
+                match self.reads.get(wanted, &mut self.journal).map_err(ReadError::Log)? {
+                    Reading::There(bytes) => return Ok(bytes),
+                    Reading::Away if is_new => self.read_ahead(slot, bytes),
+                    Reading::Away => {}
+                }
+                Err(ReadError::Away { id })
+            }
+            Kept::Spill => {
+                let mut read = Vec::with_capacity(bytes);
+                self.spill.read(entry.at, bytes, &mut read).map_err(ReadError::Spill)?;
+                Ok(read.into())
+            }
+            Kept::Memory => Err(ReadError::Unknown { id }),
+        }
+    }
+
+    /// Asks for the messages behind one that has to be waited for, of the same lane: as much of each as of that one.
+    fn read_ahead(&mut self, slot: crate::lane::Slot, bytes: usize) {
+        let entry = &self.messages[slot];
+        let is_whole = bytes == entry.body_bytes as usize;
+        let Some(queue) = self.queues.get(&entry.queue) else { return };
+        let next = queue.lanes[usize::from(entry.lane)].slots(Some(entry.id)).take(READ_AHEAD_LOOKS_MAX);
+        let next = next.filter(|(_, free)| *free).map(|(slot, _)| &self.messages[slot]);
+        let next = next.filter(|entry| entry.body.is_none() && entry.kept == Kept::Journal).map(|entry| {
+            let whole = entry.body_bytes as usize;
+            wanted_of(entry, if is_whole { whole } else { whole.min(bytes) })
+        });
+        ask_for(next.take(READ_AHEAD_MAX), &mut self.reads, &mut self.journal);
+    }
+
+    /// Unlocks a message whose body is [`ReadError::Away`] at its own place. [`Store::take_ready`] names its queue when
+    /// there is something to look at, and not before.
+    pub fn set_aside(&mut self, id: MessageId) {
+        let Some(slot) = self.locked(id) else { return };
+        let entry = &mut self.messages[slot];
+        entry.state = State::Available;
+        if entry.expires_at_ms <= self.swept_ms {
+            self.expiries.push(Reverse((entry.expires_at_ms, entry.id)));
+        }
+        if let Some(queue) = self.queues.get_mut(&entry.queue) {
+            queue.unlock(entry.lane, entry.index, entry.id);
+            queue.status.locked -= 1;
+        }
+    }
+
+    /// Says by what is told of a message that was found in the journal, once its body is read back, whether its maker
+    /// wants to hear what becomes of it. Until that is known such a message counts as marked; see
+    /// [`Store::is_marked`].
+    pub fn tell_marks_by(&mut self, asks: fn(&Chunks) -> bool) {
+        self.asks = Some(asks);
     }
 
     /// What is known of a message, wherever it stands.
@@ -1009,6 +1108,9 @@ impl Store {
             {
                 self.journal.append(&record);
             }
+        }
+        if entry.body.is_none() {
+            self.reads.unpin(id.0);
         }
         entry.state = State::Available;
         // What is still to come is there already.
@@ -1175,6 +1277,14 @@ impl Store {
     pub fn expire_due(&mut self, now_ms: u64, max: usize) -> bool {
         self.swept_ms = self.swept_ms.max(now_ms);
         self.looked_ms = now_ms;
+        let mut later = Vec::new();
+        let did = self.expire_next(now_ms, max, &mut later);
+        self.expiries.extend(later);
+        did
+    }
+
+    /// As [`Store::expire_due`]; those whose report waits for their body are left to `later`.
+    fn expire_next(&mut self, now_ms: u64, max: usize, later: &mut Vec<Reverse<(u64, u64)>>) -> bool {
         for looked in 0..max {
             match self.expiries.peek() {
                 Some(&Reverse((at, id))) if at <= now_ms => {
@@ -1183,7 +1293,15 @@ impl Store {
                         continue;
                     };
                     let state = self.messages[slot].state;
-                    if matches!(state, State::Available | State::Delayed) && self.expire(slot).is_err() {
+                    if !matches!(state, State::Available | State::Delayed) {
+                        continue;
+                    }
+                    if self.is_marked(MessageId(id)) && matches!(self.body(MessageId(id)), Err(ReadError::Away { .. }))
+                    {
+                        later.push(Reverse((at, id)));
+                        continue;
+                    }
+                    if self.expire(slot).is_err() {
                         self.expiries.push(Reverse((at, id)));
                         return looked > 0;
                     }
@@ -1217,6 +1335,12 @@ impl Store {
     pub fn poll(&mut self, now: Instant) -> Result<(), JournalError> {
         self.collect(now)?;
         self.flush(now)
+    }
+
+    /// When everything written so far is durable.
+    #[must_use]
+    pub fn written(&self) -> Ticket {
+        Ticket(self.journal.written())
     }
 
     /// Everything up to this ticket is durable.
@@ -1274,11 +1398,12 @@ impl Store {
         self.marked.get(&id.0).copied().flatten()
     }
 
-    /// Whether a message is marked, or may be: of those found in the journal that is not known. Two compares where
-    /// nothing is.
+    /// Whether a message is marked, or may be: of those found in the journal that is not known before
+    /// they are read back. Two compares where nothing is.
     #[must_use]
     pub fn is_marked(&self, id: MessageId) -> bool {
-        id.0 < self.marked_below || (!self.marked.is_empty() && self.marked.contains_key(&id.0))
+        (id.0 < self.marked_below && !self.reads.is_plain(id.0))
+            || (!self.marked.is_empty() && self.marked.contains_key(&id.0))
     }
 
     /// Moves to `into` the marked messages that have expired since this was last asked.
@@ -1389,7 +1514,9 @@ impl Store {
             return false;
         }
         while !self.fits(bytes) {
-            let Some(evicted) = self.evictable.evict(&mut self.messages) else { return false };
+            // What is delivered and marked is read once more when it is got.
+            let must_stay = |entry: &Entry| entry.state == State::Locked && self.marked.contains_key(&entry.id);
+            let Some(evicted) = self.evictable.evict(&mut self.messages, must_stay) else { return false };
             self.memory_bytes -= evicted;
         }
         true
@@ -1538,6 +1665,8 @@ impl Store {
         }
         if entry.body.is_some() {
             self.memory_bytes -= entry.body_bytes as usize;
+        } else {
+            self.reads.forget(What::Body(entry.id));
         }
         self.delays.forget(entry.id, &self.messages);
         self.evictable.forget(entry, &self.messages);
@@ -1559,7 +1688,15 @@ impl Store {
         let entry = &self.messages[slot];
         let (queue, found) = (entry.queue, entry.found());
         let told = match self.is_marked(found.id) {
-            true => Some(Expired { queue, body: self.body(found.id).ok(), marker: self.marker(found.id), found }),
+            true => {
+                let body = match self.body(found.id) {
+                    Err(error @ ReadError::Away { .. }) => {
+                        return Err(JournalError::Unavailable { reason: error.to_string() });
+                    }
+                    body => body.ok(),
+                };
+                Some(Expired { queue, body, marker: self.marker(found.id), found })
+            }
             false => None,
         };
         self.remove(slot)?;
@@ -1606,8 +1743,11 @@ impl Store {
         }
         self.journal.recycle(marks);
         self.journal.failure()?;
+        if self.reads.is_waiting() {
+            self.collect_reads(now)?;
+        }
         if self.journal.synced > synced_before {
-            if self.journal.checkpoint_due(&self.limits) {
+            if self.carrying.is_none() && self.journal.checkpoint_due(&self.limits) {
                 self.checkpoint(false)?;
             }
             if self.journal.backlog_bytes() <= self.limits.backlog_bytes_max / 2
@@ -1621,10 +1761,25 @@ impl Store {
         Ok(())
     }
 
-    /// Names all queues and notes again and carries the oldest definitions and live messages forward, so that the log
-    /// before can be let go once this is synced. Bodies that are carried are read back, which waits for the disk; what
-    /// has expired is not carried.
+    /// Takes what the log has read, and goes on with what waited for it.
+    fn collect_reads(&mut self, now: Instant) -> Result<(), JournalError> {
+        let mut ready = Vec::new();
+        let any = self.reads.collect(now, &mut self.journal, &mut ready);
+        for queue in ready {
+            if let Some(queue) = self.queues.get_mut(&queue) {
+                mark_ready(queue, &mut self.ready);
+            }
+        }
+        if self.carrying.is_some() && (any || !self.reads.is_waiting()) { self.checkpoint(false) } else { Ok(()) }
+    }
+
+    /// Carries the oldest definitions and live messages forward and names all queues and notes again, so that the log
+    /// before can be let go once this is synced. What has expired is not carried. Where something that is to be carried
+    /// has to be read back first, the checkpoint goes on when that has come.
     fn checkpoint(&mut self, clean: bool) -> Result<(), JournalError> {
+        if !clean && !self.carry()? {
+            return Ok(());
+        }
         let at = self.journal.open_at();
         for queue in self.queues.values().filter(|queue| !queue.attributes.temporary) {
             let record = Record::Defined { queue: queue.id, name: &queue.name };
@@ -1643,9 +1798,6 @@ impl Store {
                 Err(error) => return Err(error),
             };
         }
-        if !clean {
-            self.carry()?;
-        }
         let record = Record::Checkpoint { next_id: self.next_id, next_queue: self.next_queue, clean };
         match self.journal.admit(record.head_bytes(), 0, 0) {
             Ok(()) => self.journal.append(&record),
@@ -1658,37 +1810,55 @@ impl Store {
     }
 
     /// Carries definitions forward that are older than every live message, where the log has become much longer than
-    /// all of them.
-    fn carry_objects(&mut self) -> Result<(), JournalError> {
+    /// all of them. False where one has to be read back first.
+    fn carry_objects(&mut self) -> Result<bool, JournalError> {
         let is_short = self.journal.is_short();
         if !self.objects.may_be_carried(self.journal.log_bytes(), is_short, &self.limits) {
-            return Ok(());
+            return Ok(true);
         }
         let keep = if is_short { self.limits.reserve_bytes / 2 } else { self.limits.reserve_bytes };
         let messages_at = self.journal.oldest(&self.messages).map_or(u64::MAX, |(_, at)| at);
         let begins = self.journal.open_at();
-        let mut text = Vec::new();
         while let Some((name, object)) = self.objects.oldest() {
             let (Some(at), true) = (object.at, object.batch_at < begins.min(messages_at)) else { break };
-            let (name, bytes) = (name.clone(), object.bytes as usize);
+            let (name, bytes, crc) = (name.clone(), object.bytes as usize, object.crc);
+            let what = What::Object(object.number());
             // What can't be read stays where it is, and the log behind it with it.
-            if self.journal.read(Position(at), bytes, &mut text).is_err() || crc32c::crc32c(&text) != object.crc {
-                break;
-            }
+            let text = match self.reads.get(Wanted { what, at, bytes, queue: None }, &mut self.journal) {
+                Ok(Reading::There(text)) if crc32c::crc32c(&text) == crc => text,
+                Ok(Reading::Away) => {
+                    let next = self.objects.in_order().skip(1).take(READ_AHEAD_MAX);
+                    let wanted = next.filter_map(|(_, object)| {
+                        let (what, bytes) = (What::Object(object.number()), object.bytes as usize);
+                        Some(Wanted { what, at: object.at?, bytes, queue: None })
+                    });
+                    ask_for(wanted, &mut self.reads, &mut self.journal);
+                    return Ok(false);
+                }
+                Ok(Reading::There(_)) | Err(_) => {
+                    self.reads.forget(what);
+                    break;
+                }
+            };
             match self.journal.admit(Record::ObjectGone { name: &name }.head_bytes(), bytes, keep) {
                 Ok(()) => {}
                 Err(JournalError::Full | JournalError::Unavailable { .. }) => break,
                 Err(error) => return Err(error),
             }
-            self.append_object(&name, &bytes::Bytes::copy_from_slice(&text));
+            self.reads.forget(what);
+            self.append_object(&name, &text);
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn carry(&mut self) -> Result<(), JournalError> {
-        self.carry_objects()?;
-        let (mut budget, keep) = self.journal.carry_terms(&self.limits);
-        let mut bytes = Vec::new();
+    /// Carries the oldest forward. False where something has to be read back first.
+    fn carry(&mut self) -> Result<bool, JournalError> {
+        let terms = self.carrying.take();
+        let (mut budget, keep) = terms.unwrap_or_else(|| self.journal.carry_terms(&self.limits));
+        if !self.carry_objects()? {
+            self.carrying = Some((budget, keep));
+            return Ok(false);
+        }
         while budget > 0 {
             let Some((slot, _)) = self.journal.oldest(&self.messages) else {
                 break;
@@ -1701,17 +1871,29 @@ impl Store {
                     Err(error) => return Err(error),
                 }
             }
-            bytes.clear();
             let body = match &entry.body {
                 Some(body) => body.chunks().to_vec(),
                 None => {
-                    // A body that can't be read stays where it is, and the log behind it with it.
-                    if self.journal.read(Position(entry.at), entry.body_bytes as usize, &mut bytes).is_err() {
-                        break;
+                    let wanted = Wanted { queue: None, ..wanted_of(entry, entry.body_bytes as usize) };
+                    match self.reads.get(wanted, &mut self.journal) {
+                        Ok(Reading::There(bytes)) => vec![bytes],
+                        Ok(Reading::Away) => {
+                            let messages = &self.messages;
+                            let next = self.journal.next_oldest(messages, READ_AHEAD_MAX);
+                            let next = next.into_iter().map(|slot| &messages[slot]);
+                            let next = next.filter(|entry| entry.body.is_none());
+                            let next = next.map(|entry| wanted_of(entry, entry.body_bytes as usize));
+                            let next = next.map(|wanted| Wanted { queue: None, ..wanted }).collect::<Vec<_>>();
+                            ask_for(next.into_iter(), &mut self.reads, &mut self.journal);
+                            self.carrying = Some((budget, keep));
+                            return Ok(false);
+                        }
+                        // A body that can't be read stays where it is, and the log behind it with it.
+                        Err(_) => break,
                     }
-                    vec![bytes::Bytes::copy_from_slice(&bytes)]
                 }
             };
+            let entry = &self.messages[slot];
             let record = entry.moved_record();
             let delayed =
                 self.delays.until(entry.id).map(|until_ms| Record::Delayed { id: MessageId(entry.id), until_ms });
@@ -1729,9 +1911,34 @@ impl Store {
             self.journal.carried();
             budget = budget.saturating_sub(entry.journal_bytes());
         }
-        Ok(())
+        Ok(true)
     }
 }
+
+/// Bytes of a message that are wanted, and where they lie.
+fn wanted_of(entry: &Entry, bytes: usize) -> Wanted {
+    Wanted { what: What::Body(entry.id), at: entry.at, bytes, queue: Some(entry.queue) }
+}
+
+/// Asks for what is needed next, as far as there is room.
+fn ask_for(next: impl Iterator<Item = Wanted>, reads: &mut Reads, journal: &mut Journal) {
+    let mut left = READ_AHEAD_BYTES;
+    for wanted in next {
+        if wanted.bytes > left || !reads.has_room() {
+            return;
+        }
+        left -= wanted.bytes;
+        if !reads.knows(wanted.what) && !matches!(reads.get(wanted, journal), Ok(Reading::Away)) {
+            return;
+        }
+    }
+}
+
+/// Messages that are asked for behind one that has to be waited for, and bytes of them.
+const READ_AHEAD_MAX: usize = 32;
+const READ_AHEAD_BYTES: usize = READ_BYTES_MAX / 16;
+/// Messages of a lane that are looked at for them.
+const READ_AHEAD_LOOKS_MAX: usize = 256;
 
 /// Names of expired or removed messages that may stay in the expiry order on top of twice the live ones.
 const EXPIRIES_STALE_MAX: usize = 1_024;

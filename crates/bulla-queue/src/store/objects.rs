@@ -93,6 +93,12 @@ pub(super) struct Object {
     pub(super) crc: u32,
 }
 
+impl Object {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     objects: BTreeMap<Arc<str>, Object>,

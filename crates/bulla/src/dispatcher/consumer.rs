@@ -19,7 +19,7 @@ use crate::ordered_line::{self, OrderedLine};
 use crate::outgoing::{self, OpensItself};
 use crate::reason::{self, Refusal};
 use crate::resumable::Resumable;
-use bulla_queue::{Found, MessageId, Place, QueueId};
+use bulla_queue::{Found, MessageId, Place, QueueId, ReadError};
 use bulla_seal::Policy;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -124,6 +124,8 @@ pub(crate) struct Resumes {
     pub(crate) place: Option<Box<Resumable>>,
     /// Messages that were delivered on an earlier attachment, and are delivered again before all others.
     pub(crate) first: VecDeque<MessageId>,
+    /// The one of them that was taken last.
+    pub(crate) taken: Option<MessageId>,
     /// Nothing but those may be delivered on this attachment.
     pub(crate) only: bool,
 }
@@ -322,11 +324,28 @@ impl Consumer {
         }
     }
 
+    /// A message is not there yet: it is the next one that is looked at when its queue is ready.
+    pub(super) fn wait_for(&mut self, state: &mut State, locked: &Found) {
+        let browses = self.browses();
+        match &mut self.selection {
+            _ if self.resumes.taken == Some(locked.id) => self.resumes.first.push_front(locked.id),
+            Some(selection) if browses => selection.look_again(locked),
+            None if browses => self.search.cursor = Some(locked.place.before()),
+            _ => state.store.set_aside(locked.id),
+        }
+    }
+
     /// Counts a delivery again whose outcome was not applied: the client has it still.
     pub(crate) fn note_returned(&mut self, user: Option<UserId>, state: &mut State, id: MessageId) {
         if self.counted(user, state) != (false, false) {
             // What can't be read is left alone, and reported when it is got.
-            let bytes = state.store.body(id).map_or(0, |body| envelope::payload_of(&body).len());
+            let stored = |state: &State| state.store.find(id).map_or(0, |(_, found)| found.body_bytes as usize);
+            let body = state.store.body(id);
+            let bytes = match body {
+                Ok(body) => envelope::payload_of(&body).len(),
+                Err(ReadError::Away { .. }) => stored(state),
+                Err(_) => 0,
+            };
             self.note_delivered(user, state, id, bytes);
         }
     }

@@ -28,7 +28,7 @@ use crate::sign_in::verdict::Identity;
 use crate::wall_clock::from_wall_ms;
 use bulla_amqp::{DeliveryState, Payload};
 use bulla_device::role::{self, Role};
-use bulla_queue::{Found, Look, MessageId, Ticket};
+use bulla_queue::{Found, Look, MessageId, ReadError, Ticket};
 use bulla_seal::policy::{OnDefect, Quality};
 use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
 use std::sync::Arc;
@@ -99,6 +99,7 @@ fn lock(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Result
     let locked = match &mut consumer.selection {
         _ if !consumer.resumes.first.is_empty() => {
             let id = consumer.resumes.first.pop_front();
+            consumer.resumes.taken = id;
             return id.and_then(|id| state.store.find(id)).map(|(_, found)| found).ok_or(Looked::Sent);
         }
         _ if consumer.resumes.only => return Err(Looked::Nothing),
@@ -106,16 +107,21 @@ fn lock(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Result
         Some(selection) => match selection.next(&consumer.search.passed_over, &mut local.looks, state, local.wall_ms) {
             Look::Found(found) => Some(*found),
             Look::End => None,
-            Look::Unfinished => return Err(Looked::Blocked),
+            Look::Unfinished | Look::Away => return Err(Looked::Blocked),
         },
     };
     locked.ok_or(if consumer.takes_next() { Looked::Empty } else { Looked::Nothing })
 }
 
 /// The bytes of a locked message.
-fn read(consumer: &Consumer, local: &mut Local, state: &mut State, locked: &Found) -> Result<Payload, Looked> {
+fn read(consumer: &mut Consumer, local: &mut Local, state: &mut State, locked: &Found) -> Result<Payload, Looked> {
     match state.store.body(locked.id) {
         Ok(body) => Ok(envelope::into_payload(body)),
+        Err(ReadError::Away { .. }) => {
+            // Its queue is ready again when it is there; until then it and all behind it keep their places.
+            consumer.wait_for(state, locked);
+            Err(Looked::Blocked)
+        }
         Err(error) if is_passing(&error) => {
             // The message may be well: it comes back when it can be read. A browser passes over it.
             let queue = &consumer.route.queue_name;

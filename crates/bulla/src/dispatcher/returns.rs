@@ -8,6 +8,7 @@ use crate::manager::{ERROR_QUEUE, Manager, Route, State, Stays, Stuck};
 use crate::maps::{HashMap, HashSet};
 use crate::reason::{self, Refusal};
 use crate::reports::Moment;
+use crate::wall_clock::wall_ms;
 use bulla_queue::log::LogError;
 use bulla_queue::{Message, MessageId, PutError, QueueId, ReadError, RemoveError, SpillError};
 
@@ -21,7 +22,10 @@ const RETRIED_BYTES_PER_TICK: u64 = 8 << 20;
 /// Whether a body that could not be read may be read another time: it was the disk or the log that said no, not the
 /// bytes.
 pub(super) fn is_passing(error: &ReadError) -> bool {
-    matches!(error, ReadError::Log(LogError::Unavailable(_)) | ReadError::Spill(SpillError::Io(_)))
+    matches!(
+        error,
+        ReadError::Away { .. } | ReadError::Log(LogError::Unavailable(_)) | ReadError::Spill(SpillError::Io(_))
+    )
 }
 
 /// Counts why a message does not go to its reader.
@@ -39,8 +43,10 @@ fn move_away(to: &str, from: &Route, state: &mut State, id: MessageId, label: La
         return false;
     }
     let moved = Stuck { id, what: Stays::Move { to: to.to_owned(), label } };
-    if let Err(why) = moved.try_again(state) {
-        stay(&from.queue_name, state, moved, &why);
+    match moved.try_again(state) {
+        Ok(()) => {}
+        Err(NotYet::Away) => state.stuck.push_back(moved),
+        Err(NotYet::Refused(why)) => stay(&from.queue_name, state, moved, &why),
     }
     true
 }
@@ -76,12 +82,29 @@ fn defective(from: &Route, moment: &Moment<'_>, state: &mut State, id: MessageId
     Label::new(Some(reason::SECURITY_ERROR), cause, detail, &from.queue_name, moment.wall_ms)
 }
 
+/// Why something can't be done with a message now.
+enum NotYet {
+    /// Its body is being read back.
+    Away,
+    /// In words.
+    Refused(String),
+}
+
+impl NotYet {
+    fn read(error: &ReadError) -> Self {
+        match error {
+            ReadError::Away { .. } => NotYet::Away,
+            error => NotYet::Refused(error.to_string()),
+        }
+    }
+}
+
 impl Stuck {
     /// Does what could not be done; says why where it still can't be. A message that is gone needs nothing.
-    fn try_again(&self, state: &mut State) -> Result<(), String> {
+    fn try_again(&self, state: &mut State) -> Result<(), NotYet> {
         match &self.what {
             Stays::Return => match state.store.body(self.id) {
-                Err(error) if is_passing(&error) => Err(error.to_string()),
+                Err(error) if is_passing(&error) => Err(NotYet::read(&error)),
                 // A consumer that gets a damaged one finds that out.
                 _ => {
                     state.store.release(self.id, false);
@@ -90,15 +113,20 @@ impl Stuck {
             },
             Stays::Remove => match state.store.acknowledge(self.id) {
                 Ok(_) | Err(RemoveError::NotLocked { .. }) => Ok(()),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(NotYet::Refused(error.to_string())),
             },
             Stays::Move { to, label } => match replacement(state, self.id, to, label)? {
                 Some((queue, replacement)) => match state.store.transfer(self.id, queue, replacement) {
                     Ok(_) | Err(PutError::NotLocked { .. }) => Ok(()),
-                    Err(error) => Err(crate::refusals::store_refusal(&error).to_string()),
+                    Err(error) => Err(NotYet::Refused(crate::refusals::store_refusal(&error).to_string())),
                 },
                 None => Ok(()),
             },
+            Stays::GiveBack { from, failures } => {
+                let wall_ms = wall_ms(state.clock.wall());
+                give_back(from, wall_ms, state, self.id, *failures);
+                Ok(())
+            }
         }
     }
 }
@@ -109,15 +137,14 @@ fn replacement(
     id: MessageId,
     to: &str,
     label: &Label,
-) -> Result<Option<(QueueId, Message)>, String> {
+) -> Result<Option<(QueueId, Message)>, NotYet> {
     let Some((_, found)) = state.store.find(id) else { return Ok(None) };
-    let queue = taking(state, to).map_err(|refusal| refusal.to_string())?;
-    let body = state.store.body(id).map_err(|error| error.to_string())?;
+    let queue = taking(state, to).map_err(|refusal| NotYet::Refused(refusal.to_string()))?;
+    let body = state.store.body(id).map_err(|error| NotYet::read(&error))?;
     Ok(Some((queue, envelope::labelled(&envelope::payload_of(&body), label, (&found).into()))))
 }
 
-/// The queue of that name, where messages may be moved to it now. Asked before a body is read, which may wait for the
-/// disk.
+/// The queue of that name, where messages may be moved to it now. Asked before a body is read.
 fn taking(state: &State, to: &str) -> Result<QueueId, Refusal> {
     let queue = state.route(to)?.queue;
     if state.store.attributes(queue).is_some_and(|attributes| !attributes.put_enabled) {
@@ -243,14 +270,18 @@ pub(crate) fn give_back(from: &Route, wall_ms: u64, state: &mut State, id: Messa
         let detail = format!("backed out {} times", found.delivery_count.saturating_add(failures));
         match move_backed_out(from, to.as_deref(), &detail, wall_ms, state, id) {
             Ok(()) => return,
-            Err(why) if state.peer_lines.may_write(state.clock.now()) => {
+            Err(NotYet::Away) => {
+                let what = Stays::GiveBack { from: Box::new(from.clone()), failures };
+                return state.stuck.push_back(Stuck { id, what });
+            }
+            Err(NotYet::Refused(why)) if state.peer_lines.may_write(state.clock.now()) => {
                 crate::warning!(
                     queue = from.queue_name,
                     "{}: a message was {detail} and stays: {why}",
                     from.queue_name
                 );
             }
-            Err(_) => {}
+            Err(NotYet::Refused(_)) => {}
         }
     }
     state.store.release_failed(id, failures);
@@ -263,12 +294,13 @@ fn move_backed_out(
     wall_ms: u64,
     state: &mut State,
     id: MessageId,
-) -> Result<(), String> {
-    let to = to.ok_or("neither BOQNAME nor DEADQ names a queue")?;
+) -> Result<(), NotYet> {
+    let refused = |why: String| Err(NotYet::Refused(why));
+    let Some(to) = to else { return refused("neither BOQNAME nor DEADQ names a queue".to_owned()) };
     let reason = reason::BACKOUT_THRESHOLD_REACHED;
     let label = Label::new(Some(reason), "backout-threshold", detail, &from.queue_name, wall_ms);
     if state.route(to).is_ok_and(|route| route.queue == from.queue) {
-        return Err(format!("{to} is the queue it is on"));
+        return refused(format!("{to} is the queue it is on"));
     }
     Stuck { id, what: Stays::Move { to: to.to_owned(), label } }.try_again(state)?;
     if state.peer_lines.may_write(state.clock.now()) {

@@ -6,7 +6,7 @@ use crate::maps::HashMap;
 use crate::message_groups::{Owner, bucket_of};
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch, Selector, group_of, keys_of};
-use bulla_queue::{Cursor, Look, Looked, MessageId, QueueId, Seen, Store};
+use bulla_queue::{Cursor, Found, Look, Looked, MessageId, QueueId, Seen, Store};
 
 /// Messages looked at for selectors in one turn of a dispatcher, all queues together: a couple of milliseconds under
 /// the queues' lock.
@@ -200,6 +200,11 @@ impl Selection {
             looks.unfinished(*queue, true);
         }
         found
+    }
+
+    /// A message that was shown to a browser is to be shown again.
+    pub(crate) fn look_again(&mut self, found: &Found) {
+        self.cursor.look_again(found);
     }
 
     /// A message that is not for this link was given back: its group is the others' once the link has no other message

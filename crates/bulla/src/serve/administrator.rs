@@ -28,6 +28,7 @@ use crate::reason::{self, Refusal};
 use crate::task::costs_now;
 use crate::wall_clock::{from_wall_ms, wall_ms};
 use bulla_amqp::{Payload, Sections};
+use bulla_queue::log::LogError;
 use bulla_queue::{Chunks, Found, MessageId, QueueId, ReadError};
 use bulla_seal::Dn;
 use bytes::Bytes;
@@ -75,6 +76,35 @@ impl<'a> Administrator<'a> {
         let done = what(self.manager);
         self.state.0 = Some(self.manager.lock());
         done
+    }
+
+    /// What was done so far is durable on return. Others go on meanwhile.
+    fn sync(&mut self) -> Result<(), AdminError> {
+        self.state.store.flush(Instant::now()).map_err(failed)?;
+        let ticket = self.state.store.written();
+        self.apart(|manager| manager.wait_until_synced(ticket)).map_err(failed)
+    }
+
+    /// A message's body. Others go on while it is read back: what is known of the message may be untrue afterwards.
+    fn body(&mut self, id: MessageId) -> Result<Chunks, ReadError> {
+        self.read_back(|state| state.store.body(id))
+    }
+
+    /// What `read` comes to once the journal has brought what it needs.
+    fn read_back<T>(&mut self, mut read: impl FnMut(&mut State) -> Result<T, ReadError>) -> Result<T, ReadError> {
+        loop {
+            match read(&mut self.state) {
+                Err(ReadError::Away { .. }) => {
+                    let brought = self.apart(|manager| {
+                        std::thread::sleep(LET_GO);
+                        manager.lock().store.poll(Instant::now())
+                    });
+                    // A dispatcher meets the same error, and stops.
+                    brought.map_err(|error| ReadError::Log(LogError::Failed { reason: error.to_string() }))?;
+                }
+                read => return read,
+            }
+        }
     }
 
     fn queue(&self, name: &str) -> Result<QueueId, AdminError> {
@@ -240,7 +270,7 @@ impl<'a> Administrator<'a> {
     /// What is done about a channel is durable before it is answered.
     fn channel_done(&mut self, name: &str, done: Result<(), Refusal>) -> Result<(), AdminError> {
         done.map_err(|refusal| self.channel_error(name, &refusal))?;
-        self.state.store.sync(Instant::now()).map_err(failed)?;
+        self.sync()?;
         self.manager.ring_all();
         Ok(())
     }
@@ -251,7 +281,7 @@ impl<'a> Administrator<'a> {
         let body = match self.state.store.find(id) {
             // What is not moved need not be read: so a damaged one can go.
             Some((queue, _)) if queue == from && replay.discards => Chunks::from(Bytes::new()),
-            Some((queue, _)) if queue == from => match self.state.store.body(id) {
+            Some((queue, _)) if queue == from => match self.body(id) {
                 Ok(body) => body,
                 Err(error) => return Ok(stays(error.to_string())),
             },
@@ -286,7 +316,7 @@ impl<'a> Administrator<'a> {
             self.state.store.release(id, false);
             return Ok(stays(why));
         }
-        self.state.store.sync(Instant::now()).map_err(failed)?;
+        self.sync()?;
         self.manager.ring_all();
         Ok(Replayed { moved: 1, ..Replayed::default() })
     }
@@ -311,10 +341,10 @@ impl<'a> Administrator<'a> {
 
     /// What the label of a message says, of which the front is read where that is enough.
     fn dead_letter(&mut self, found: &Found) -> Result<DeadLetter, ReadError> {
-        let (head, is_whole) = self.state.store.head(found.id, LABEL_BYTES)?;
+        let (head, is_whole) = self.read_back(|state| state.store.head(found.id, LABEL_BYTES))?;
         let mut payload = envelope::payload_of(&head);
         if !is_whole && Sections::front(&payload).is_none() {
-            payload = envelope::payload_of(&self.state.store.body(found.id)?);
+            payload = envelope::payload_of(&self.body(found.id)?);
         }
         Ok(envelope::dead_letter(&payload, found))
     }
@@ -469,7 +499,7 @@ impl Administered for Administrator<'_> {
             let seen = usize::try_from(look.looked_at()).unwrap_or(usize::MAX);
             let now = SystemTime::now();
             let left = question.messages_max.saturating_sub(seen);
-            let taken = look.take(&mut self.state, &mut after, left, now).map_err(failed)?;
+            let taken = self.read_back(|state| look.take(state, &mut after, left, now)).map_err(failed)?;
             if taken.is_empty() {
                 break;
             }
@@ -528,12 +558,12 @@ impl Administered for Administrator<'_> {
             }
             seen += 1;
             let Some(found) = self.state.store.browse_next(from, cursor, now_ms) else { break };
-            let before = cursor.replace(found.place);
+            cursor = Some(found.place);
             if found.id > newest {
                 continue;
             }
             // One that can't be read stays, and those behind it go.
-            let body = match self.state.store.body(found.id) {
+            let body = match self.body(found.id) {
                 Ok(body) => body,
                 Err(error) => {
                     stayed.push(found.id, &error);
@@ -553,10 +583,8 @@ impl Administered for Administrator<'_> {
                     continue;
                 }
             };
-            let Some(locked) = self.state.store.lock_next(from, before, now_ms).filter(|next| next.id == found.id)
-            else {
-                continue;
-            };
+            // Others may have taken it while it was read back.
+            let Some(locked) = self.state.store.lock(found.id) else { continue };
             let message = envelope::unlabelled_message(&payload, (&locked).into());
             if let Err(error) = self.state.store.transfer(locked.id, target, message) {
                 self.state.store.release(locked.id, false);
@@ -565,7 +593,7 @@ impl Administered for Administrator<'_> {
             }
             done += 1;
         }
-        self.state.store.sync(Instant::now()).map_err(failed)?;
+        self.sync()?;
         self.manager.ring_all();
         let (left, warnings) = stayed.told();
         Ok(Replayed { moved: done, left, warnings })

@@ -1,7 +1,7 @@
 //! A journal whose disk takes its time.
 
 use crate::clock::Clock;
-use bulla_queue::log::{Batch, Claim, Epoch, Event, LogError, LogLimits, Position, Replayed};
+use bulla_queue::log::{Batch, Claim, Epoch, Event, LogError, LogLimits, Position, Read, ReadDone, Replayed};
 use bulla_queue::{FileLog, Log, sim::SimDisk};
 use fastrand::Rng;
 use std::collections::VecDeque;
@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How long a batch takes at the most.
 const LATENCY_MAX_US: u64 = 5_000;
+/// How long a read takes at the most that is not answered at once.
+const READ_LATENCY_MAX_US: u64 = 20_000;
 
 /// A log that writes a batch some time after it was submitted.
 pub(super) struct LateLog {
@@ -18,10 +20,12 @@ pub(super) struct LateLog {
     random: Rng,
     /// Batches that are not written yet, and when they are.
     waiting: VecDeque<(Instant, Batch)>,
+    /// Reads that are not answered yet, and when they are.
+    reads: Vec<(Instant, Read)>,
     due: Due,
 }
 
-/// When the next batch is written, for who moves the clock.
+/// When the next batch is written or the next read answered, for who moves the clock.
 #[derive(Clone, Default)]
 pub(super) struct Due(Arc<Mutex<Option<Instant>>>);
 
@@ -38,7 +42,7 @@ impl Due {
 impl LateLog {
     pub(super) fn new(log: FileLog<SimDisk>, clock: Clock, seed: u64, due: Due) -> Self {
         due.set(None);
-        Self { log, clock, random: Rng::with_seed(seed), waiting: VecDeque::new(), due }
+        Self { log, clock, random: Rng::with_seed(seed), waiting: VecDeque::new(), reads: Vec::new(), due }
     }
 
     fn waiting_bytes(&self) -> u64 {
@@ -55,8 +59,13 @@ impl LateLog {
                 return Err(error);
             }
         }
-        self.due.set(self.waiting.front().map(|(at, _)| *at));
+        self.say_due();
         Ok(())
+    }
+
+    fn say_due(&self) {
+        let reads = self.reads.iter().map(|(at, _)| *at);
+        self.due.set(self.waiting.front().map(|(at, _)| *at).into_iter().chain(reads).min());
     }
 }
 
@@ -80,7 +89,7 @@ impl Log for LateLog {
         let after = self.waiting.back().map_or_else(|| self.clock.now(), |(at, _)| *at);
         let latency = if self.random.bool() { 0 } else { self.random.u64(..LATENCY_MAX_US) };
         self.waiting.push_back((after + Duration::from_micros(latency), batch));
-        self.due.set(self.waiting.front().map(|(at, _)| *at));
+        self.say_due();
         Ok(())
     }
 
@@ -96,8 +105,29 @@ impl Log for LateLog {
         self.log.settle();
     }
 
-    fn read(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
-        self.log.read(at, bytes, into)
+    fn read(&mut self, read: Read) -> Result<Option<Vec<u8>>, LogError> {
+        if self.random.bool() {
+            return self.log.read(read);
+        }
+        let after = Duration::from_micros(self.random.u64(..READ_LATENCY_MAX_US));
+        self.reads.push((self.clock.now() + after, read));
+        self.say_due();
+        Ok(None)
+    }
+
+    fn poll_reads(&mut self, now: Instant, done: &mut Vec<ReadDone>) {
+        let (due, later) = std::mem::take(&mut self.reads).into_iter().partition::<Vec<_>, _>(|(at, _)| *at <= now);
+        self.reads = later;
+        for (_, Read { number, at, bytes }) in due {
+            let mut read = Vec::new();
+            let answer = self.log.read_now(at, bytes, &mut read).map(|()| read);
+            done.push(ReadDone { number, bytes: answer });
+        }
+        self.say_due();
+    }
+
+    fn read_now(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
+        self.log.read_now(at, bytes, into)
     }
 
     fn release(&mut self, before: Position) -> Result<(), LogError> {

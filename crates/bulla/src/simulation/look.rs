@@ -18,7 +18,7 @@ pub(super) fn lying_on(
     let queue = state.store.queue(name).ok_or_else(|| format!("{name} is gone"))?;
     let (mut there, mut after) = (Vec::new(), None);
     while let Some(found) = state.store.browse_next(queue, after, 0) {
-        let body = state.store.body(found.id).map_err(|error| format!("{name}: {error}"))?;
+        let body = state.store.body_now(found.id).map_err(|error| format!("{name}: {error}"))?;
         let payload = envelope::payload_of(&body);
         there.push(match protected {
             None => shown(&payload)?,

@@ -365,7 +365,7 @@ impl World {
         let Some(queue) = state.store.queue(name) else { return Err(format!("{name} is gone")) };
         let (mut there, mut after) = (Vec::new(), None);
         while let Some(found) = state.store.browse_next(queue, after, 0) {
-            let body = state.store.body(found.id).map_err(|error| format!("{name}: {error}"))?;
+            let body = state.store.body_now(found.id).map_err(|error| format!("{name}: {error}"))?;
             there.push(shown(&envelope::payload_of(&body))?);
             after = Some(found.place);
         }

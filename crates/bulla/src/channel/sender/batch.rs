@@ -12,7 +12,7 @@ use crate::manager::State;
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Header, Payload, Sections};
-use bulla_queue::{Found, Ticket};
+use bulla_queue::{Found, ReadError, Ticket};
 use bulla_seal::policy::Toleration;
 use std::sync::Arc;
 
@@ -83,6 +83,11 @@ impl Sending {
         self.watch_queue_time(&found, state);
         match state.store.body(found.id) {
             Ok(body) => Ok((found, envelope::payload_of(&body))),
+            Err(ReadError::Away { .. }) => {
+                // The queue is ready again when it is there.
+                state.store.set_aside(found.id);
+                Err(Taken::Nothing)
+            }
             Err(error) => {
                 // Damaged on disk: it is reported and stays, locked, for `journal check`.
                 crate::alarm!(queue = self.queue_name, "{}: {error}", self.queue_name);

@@ -13,7 +13,7 @@ use crate::envelope::{self, Label};
 use crate::manager::{ERROR_QUEUE, State, Stays, Stuck};
 use crate::reason::Refusal;
 use bulla_amqp::{Payload, Sections};
-use bulla_queue::{Found, MessageId, QueueId};
+use bulla_queue::{Found, MessageId, QueueId, ReadError};
 use bulla_seal::policy::{Quality, Toleration};
 
 impl Sending {
@@ -96,7 +96,9 @@ impl Sending {
             "channel {}: a message goes to {ERROR_QUEUE}: {refusal}",
             self.id.channel
         );
-        let body = state.store.body(found.id).map_err(|error| error.to_string());
+        let read = state.store.body(found.id);
+        let is_away = matches!(read, Err(ReadError::Away { .. }));
+        let body = read.map_err(|error| error.to_string());
         let message_id = body.as_ref().ok().and_then(|body| envelope::message_id(&envelope::payload_of(body)));
         let cause = refusal.cause.unwrap_or_default();
         let (number, id) = (found.id.0, message_id.as_deref());
@@ -109,7 +111,10 @@ impl Sending {
         if let Err(why) = moved {
             let label = Label::undelivered(refusal, &self.queue_name, &local.manager.name, local.wall_ms);
             let stuck = Stuck { id: found.id, what: Stays::Move { to: ERROR_QUEUE.into(), label } };
-            returns::stay(&self.queue_name, state, stuck, &why);
+            match is_away {
+                true => state.stuck.push_back(stuck),
+                false => returns::stay(&self.queue_name, state, stuck, &why),
+            }
         }
     }
 }
