@@ -243,7 +243,7 @@ impl State {
     ) -> Self {
         let mut users = ConnectedUsers::default();
         users.follow_kept(definitions.kept());
-        store.tell_marks_by(reports::asks);
+        store.tell_marks_by(crate::reports::asks);
         Self {
             store,
             clock: Clock::default(),

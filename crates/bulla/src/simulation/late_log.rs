@@ -22,6 +22,8 @@ pub(super) struct LateLog {
     waiting: VecDeque<(Instant, Batch)>,
     /// Reads that are not answered yet, and when they are.
     reads: Vec<(Instant, Read)>,
+    /// How long each takes, where not as chance has it. A reader that waits for one moves the clock.
+    reads_take: Option<Duration>,
     due: Due,
 }
 
@@ -40,9 +42,14 @@ impl Due {
 }
 
 impl LateLog {
-    pub(super) fn new(log: FileLog<SimDisk>, clock: Clock, seed: u64, due: Due) -> Self {
+    pub(super) fn new(
+        log: FileLog<SimDisk>,
+        clock: Clock,
+        seed: u64,
+        (due, reads_take): (Due, Option<Duration>),
+    ) -> Self {
         due.set(None);
-        Self { log, clock, random: Rng::with_seed(seed), waiting: VecDeque::new(), reads: Vec::new(), due }
+        Self { log, clock, random: Rng::with_seed(seed), waiting: VecDeque::new(), reads: Vec::new(), reads_take, due }
     }
 
     fn waiting_bytes(&self) -> u64 {
@@ -106,10 +113,11 @@ impl Log for LateLog {
     }
 
     fn read(&mut self, read: Read) -> Result<Option<Vec<u8>>, LogError> {
-        if self.random.bool() {
+        if self.reads_take.is_none() && self.random.bool() {
             return self.log.read(read);
         }
-        let after = Duration::from_micros(self.random.u64(..READ_LATENCY_MAX_US));
+        let by_chance = || Duration::from_micros(self.random.u64(..READ_LATENCY_MAX_US));
+        let after = self.reads_take.unwrap_or_else(by_chance);
         self.reads.push((self.clock.now() + after, read));
         self.say_due();
         Ok(None)
@@ -127,6 +135,7 @@ impl Log for LateLog {
     }
 
     fn read_now(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
+        self.clock.advance(self.reads_take.unwrap_or_default());
         self.log.read_now(at, bytes, into)
     }
 

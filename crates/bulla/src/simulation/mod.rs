@@ -16,6 +16,7 @@
 //!
 //! What is not simulated: `objects.mqsc`, the audit log and the file of users, TLS, and the meters of processor time.
 
+mod away;
 mod body;
 mod checker;
 mod client;

@@ -29,7 +29,7 @@ use bulla_seal::ring::Rings;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Small, so that segments are begun, carried forward from and given back within a seed.
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -51,6 +51,7 @@ pub(super) struct Node {
     /// Room for what does not fit into memory; it goes with the process.
     spill: SimDisk,
     due: Due,
+    reads_take: Option<Duration>,
     running: Option<Running>,
 }
 
@@ -70,7 +71,12 @@ impl Node {
     /// A machine with an empty disk.
     pub(super) fn new(name: &str, clock: &Clock) -> Self {
         let (name, clock, due) = (name.to_owned(), clock.clone(), Due::default());
-        Self { name, clock, disk: SimDisk::default(), spill: SimDisk::default(), due, running: None }
+        Self { name, clock, disk: SimDisk::default(), spill: SimDisk::default(), due, reads_take: None, running: None }
+    }
+
+    /// Each read of its log takes so long.
+    pub(super) fn with_reads_that_take(self, time: Duration) -> Self {
+        Self { reads_take: Some(time), ..self }
     }
 
     pub(super) fn disk(&self) -> &SimDisk {
@@ -121,7 +127,7 @@ impl Node {
             ..FileLogOptions::default()
         };
         let log = FileLog::open(self.disk.clone(), options).map_err(text)?;
-        let log = LateLog::new(log, self.clock.clone(), seed, self.due.clone());
+        let log = LateLog::new(log, self.clock.clone(), seed, (self.due.clone(), self.reads_take));
         let spill = FileSpill::open(self.spill.clone(), SPILL_BYTES_MAX).map_err(text)?;
         let mut store = Store::open(Box::new(log), Box::new(spill), LIMITS, now).map_err(text)?;
         store.ensure_identity(Random::seeded(seed).bytes(), now).map_err(text)?;
