@@ -73,6 +73,11 @@ impl Pipe {
         self.lock().is_proved = true;
     }
 
+    /// As if it had not: what is at the other end proves nothing.
+    pub(crate) fn disprove(&self) {
+        self.lock().is_proved = false;
+    }
+
     /// Whether it was [`prove`](Self::prove)d.
     pub(crate) fn is_proved(&self) -> bool {
         self.lock().is_proved

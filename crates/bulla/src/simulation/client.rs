@@ -373,15 +373,19 @@ impl Client {
     fn detach(&mut self, on: &mut Surroundings<'_>) {
         let wanted = |link: &Link| !matches!(link.kind, LinkKind::Coordinator);
         let Some(id) = self.some_link(on.random, wanted) else { return };
-        let Some(link) = self.links.get_mut(&id) else { return };
+        let Some(link) = self.links.get(&id) else { return };
         // What is under way on it is answered first: else nothing would tell what became of it.
         let is_waited_for = match link.kind {
             LinkKind::Puts(_) => !self.asked.is_empty(),
             _ => self.removed.keys().any(|(other, _)| *other == id) || !self.units.is_empty(),
         };
-        if is_waited_for {
-            return;
+        if !is_waited_for {
+            self.detach_link(id, on);
         }
+    }
+
+    fn detach_link(&mut self, id: LinkId, on: &mut Surroundings<'_>) {
+        let Some(link) = self.links.get_mut(&id) else { return };
         link.is_open = false;
         on.tell(format!("client {} detaches {}", self.name, link.name));
         for held in self.held.extract_if(.., |held| held.link == id) {
@@ -437,6 +441,9 @@ impl Client {
             self.asked.entry(token).or_insert(Asked::Put { operation, link: id });
         } else if let Some(link) = self.links.get_mut(&id).filter(|_| queue.is_some_and(|at| on.places.is_roomy(at))) {
             link.settled.push((token, operation));
+            if on.random.u8(..4) == 0 && self.asked.is_empty() {
+                self.detach_link(id, on);
+            }
         }
     }
 
@@ -647,7 +654,7 @@ fn ends_with_link() -> (Symbol, Value) {
 }
 
 /// The message of that number.
-fn message(number: Number, fact: Fact, filler: usize, secret: &[u8]) -> Payload {
+pub(super) fn message(number: Number, fact: Fact, filler: usize, secret: &[u8]) -> Payload {
     let filler = (0..filler).map(|at| filler_at(number, at));
     let body: Vec<u8> = number.to_be_bytes().into_iter().chain(secret.iter().copied()).chain(filler).collect();
     let parts = MessageParts {

@@ -22,6 +22,7 @@ mod checker;
 mod client;
 mod events;
 mod late_log;
+mod liar;
 mod look;
 mod node;
 mod pair;

@@ -41,7 +41,7 @@ const LIMITS: Limits = Limits {
     log_bytes_min: 3 * SEGMENT_BYTES,
     backlog_bytes_max: 64 << 10,
 };
-const SPILL_BYTES_MAX: u64 = 1 << 20;
+const SPILL_BYTES_MAX: u64 = 64 << 20;
 
 /// A machine.
 pub(super) struct Node {

@@ -2,43 +2,65 @@
 //! crash. Connections between them are as slow, as late and as short-lived as those of clients.
 //!
 //! Messages cross both ways. Three paths are protected: one all the way, one that is opened before it is sent
-//! (`SPLPROT(REMOVE)`), and one that is sealed where it arrives (`SPLPROT(ASPOLICY)`).
+//! (`SPLPROT(REMOVE)`), and one that is sealed where it arrives (`SPLPROT(ASPOLICY)`). A third partner lies to both.
 
 use super::body::{SECRET, SECRET_HERE, SECRET_THERE};
 use super::checker::{Checker, Queue, Shown};
 use super::client::{Client, Places, Surroundings};
 use super::events::{Events, Run};
+use super::liar::{Around, Liar};
 use super::look::{left_over, lying_on};
 use super::node::{Crashed, Node, open_to_all};
-use super::protection::{Quality, Reader, USER, look_for, look_for_secrets, protects};
+use super::protection::{Quality, Reader, USER, dn, look_for, look_for_secrets, policy, protects};
+use crate::authority::{Entity, ObjectType, Profile, RecordKey, Right, SIGNED_IN};
 use crate::catalog::status::ChannelState;
 use crate::catalog::system_queues::{DEAD_LETTER_QUEUE, ERROR_QUEUE};
 use crate::catalog::{Change, ChannelDefinition, ChannelKind, LocalQueue, Protection, RemoteQueue, Usage};
+use crate::channel::note::{ReceiverNote, receiver_name};
+use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::supervisor;
 use crate::clock::Clock;
 use crate::dispatcher::pipe::Pipe;
 use crate::dispatcher::simulated::Call;
+use crate::manager::State;
 use bulla_queue::sim::Fate;
+use bulla_seal::Policy;
 use fastrand::Rng;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const MANAGERS: [&str; 2] = ["QM1", "QM2"];
-/// Queues to which messages come: all but the last one of the second queue manager.
-const QUEUES: [&str; 5] = ["FAR", "SEALED", "BORDER", "OPENED", "BACK"];
+/// Queues to which messages come. Those of `AWAY` lie on the transmission queue to the liar, or on the dead-letter queue:
+/// its partner has refused them.
+const QUEUES: [&str; 8] = ["FAR", "SEALED", "BORDER", "OPENED", "LIES", "KEPT", "BACK", "AWAY"];
 const FAR: Queue = 0;
 const SEALED: Queue = 1;
 const BORDER: Queue = 2;
 const OPENED: Queue = 3;
-const BACK: Queue = 4;
+/// For the liar's messages, and one that it may not put on.
+const LIES: Queue = 4;
+const KEPT: Queue = 5;
+const BACK: Queue = 6;
+const AWAY: Queue = 7;
+/// A queue of the second one whose messages can't be sealed, because there is no certificate of who reads them.
+const REFUSED: &str = "REFUSED";
 /// Transmission queues of each, and the channels that send from them.
 const WAYS: [&[(&str, &str)]; 2] = [&[("X.QM2", "QM1.QM2"), ("X.OPENED", "QM1.OPENED")], &[("X.QM1", "QM2.QM1")]];
+/// The transmission queue to the liar and its channel, the liar's name, and the user of its own channel.
+const AWAY_FROM: &str = "X.QM3";
+const TO_LIAR: &str = "QM1.QM3";
+const LIAR: &str = "QM3";
+const FROM_LIAR: &str = "QM3.QM2";
+const LIAR_USER: &str = "liar";
 /// A queue of the first one from which messages are opened on their way, and its channel: the other one asks for them.
 const OPENED_FROM: &str = "X.OPENED";
 const REQUESTED: &str = "QM1.OPENED";
 /// Port of the first one; the other one's follows.
 const FIRST_PORT: u16 = 1414;
+const LIAR_PORT: u16 = FIRST_PORT + 2;
 const DEPTH_MAX: u32 = 100_000;
 const CLIENTS_MAX: usize = 3;
+const LIARS_MAX: usize = 3;
 /// Steps of a disk within which a crash comes that was decided on.
 const CRASH_WITHIN_STEPS: u64 = 40;
 /// Messages of a batch, at most.
@@ -60,6 +82,10 @@ pub(super) struct Pair {
     sides: [Side; 2],
     /// Connections between them.
     wires: Vec<Wire>,
+    /// The channel to the liar was stopped, which is durable, and not started since.
+    is_stopped: bool,
+    /// Connections of the liar, and the side to which each is.
+    liars: Vec<(usize, Liar)>,
     checker: Checker,
     reader: Reader,
     last_name: u64,
@@ -118,6 +144,8 @@ impl Pair {
             random: Rng::with_seed(seed),
             sides: [side(0), side(1)],
             wires: Vec::new(),
+            is_stopped: false,
+            liars: Vec::new(),
             checker: Checker::of_crossing(),
             reader: Reader::new(),
             last_name: 0,
@@ -144,6 +172,9 @@ impl Pair {
             28..=29 => self.cut_wire(),
             30..=39 => self.stall_wire(),
             40..=41 => self.request(),
+            42..=51 => self.lie(),
+            52 => self.operate(),
+            53..=200 => self.act_as_liar()?,
             _ => self.act(side),
         }
         self.carry()?;
@@ -152,6 +183,7 @@ impl Pair {
         }
         let at = self.random.usize(..self.sides[side].clients.len().max(1));
         self.exchange(side, at)?;
+        self.exchange_as_liar()?;
         self.clock.advance(Duration::from_nanos(self.random.u64(..200_000)));
         for side in 0..2 {
             let is_due = self.due(side).is_some_and(|due| due <= self.clock.now());
@@ -235,15 +267,16 @@ impl Pair {
 
     /// Bytes move on: all that wait, or some.
     fn carry(&mut self) -> Result<(), String> {
-        let Self { random, sides, wires, clock, .. } = self;
+        let Self { random, sides, wires, liars, clock, .. } = self;
         let some = |random: &mut Rng, waiting| match random.u8(..4) {
             0 => 0,
             1 => random.usize(..=waiting),
             _ => waiting,
         };
-        for client in sides.iter().flat_map(|side| &side.clients) {
-            for (way, waiting) in client.pipe().waiting().into_iter().enumerate() {
-                client.pipe().carry(way, some(random, waiting));
+        let clients = sides.iter().flat_map(|side| &side.clients).map(Client::pipe);
+        for pipe in clients.chain(liars.iter().map(|(_, liar)| liar.pipe())) {
+            for (way, waiting) in pipe.waiting().into_iter().enumerate() {
+                pipe.carry(way, some(random, waiting));
             }
         }
         for wire in wires.iter_mut().filter(|wire| wire.stalled_until <= clock.now()) {
@@ -301,7 +334,19 @@ impl Pair {
     fn called(&mut self, call: Call) {
         let answers = self.random.u8(..8) > 0;
         self.events.tell(&format!("a call to {}, which answers: {answers}", call.to));
+        if call.to.port() == LIAR_PORT {
+            let to_liar = self.around(|around| Liar::takes(call.accepts, TO_LIAR, Some(AWAY), around));
+            self.liars.extend(answers.then_some((0, to_liar)));
+            return;
+        }
         let side = usize::from(call.to.port() - FIRST_PORT);
+        if side == 1 && self.random.u8(..16) == 0 && self.is_known_to(0) {
+            self.events.tell("the liar answers in its place");
+            call.accepts.pipe().disprove();
+            let stranger = self.around(|around| Liar::takes(call.accepts, WAYS[0][0].1, None, around));
+            self.liars.push((0, stranger));
+            return;
+        }
         let Some(running) = self.sides[side].node.running().filter(|_| answers) else { return };
         let (pipe, tails, stalled_until) = (call.accepts.pipe().clone(), Default::default(), self.clock.now());
         running.dispatcher.accept_pipe(call.accepts);
@@ -312,6 +357,13 @@ impl Pair {
     fn recover(&mut self, side: usize) -> Result<(), String> {
         self.on(side, |clients, on| clients.drain(..).for_each(|mut client| client.end(on)));
         self.wires.drain(..).for_each(|wire| wire.pipe.cut());
+        self.liars.retain_mut(|(to, liar)| {
+            let stays = *to != side;
+            if !stays {
+                liar.end();
+            }
+            stays
+        });
         loop {
             let fate = match self.random.u8(..4) {
                 0 => Fate::Lost,
@@ -331,6 +383,12 @@ impl Pair {
             }
         }
         (0..QUEUES.len()).for_each(|queue| self.checker.disturb(queue));
+        let is_stopped = self.is_stopped && side == 0;
+        if let Some(running) = self.sides[side].node.running().filter(|_| is_stopped)
+            && stands(&running.manager.lock()) != Some(ChannelState::Stopped)
+        {
+            return Err(format!("{TO_LIAR} was stopped, and is not after a restart"));
+        }
         self.look_for_secrets(side)
     }
 
@@ -352,6 +410,7 @@ impl Pair {
                     self.exchange(side, at)?;
                 }
                 self.sides[side].node.adapt();
+                self.exchange_as_liar()?;
                 self.turn(side)?;
                 due = due.min(self.due(side).unwrap_or(due));
             }
@@ -367,6 +426,7 @@ impl Pair {
         }
         self.events.tell("all is well");
         for _ in 0..QUIET_WITHIN_TURNS {
+            self.liars.drain(..).for_each(|(_, mut liar)| liar.end());
             self.carry_all()?;
             for side in 0..2 {
                 self.sides[side].node.adapt();
@@ -376,8 +436,9 @@ impl Pair {
             if !self.has_sent_all(0) {
                 self.request();
             }
+            self.stop_to_liar();
             let is_over = |side: usize, pair: &mut Self| pair.sides[side].node.is_quiet() && pair.has_sent_all(side);
-            if is_over(0, self) && is_over(1, self) {
+            if is_over(0, self) && is_over(1, self) && self.take_back() {
                 return self.audit();
             }
         }
@@ -404,39 +465,151 @@ impl Pair {
 
     /// Compares what lies on all queues with what clients were promised.
     fn audit(&mut self) -> Result<(), String> {
-        let mut found = Vec::new();
+        let mut found = vec![Vec::new(); QUEUES.len()];
         for side in 0..2 {
             self.look_for_secrets(side)?;
             let Self { sides, reader, clock, events, .. } = self;
             let Some(running) = sides[side].node.running() else { return Err("no queue manager runs".into()) };
             let state = &mut *running.manager.lock();
-            for queue in queues_of(side) {
-                let name = QUEUES[queue];
-                let protected = is_protected_there(queue).then_some((MANAGERS[side], Quality::Privacy));
+            let mut look = |name, protected| {
                 let there = lying_on(state, (name, protected), reader, clock)?;
                 events.tell(&format!("{name} has {}", there.len()));
-                found.push(there);
+                Ok::<_, String>(there)
+            };
+            for &queue in queues_of(side) {
+                let protected = is_protected_there(queue).then_some((MANAGERS[side], Quality::Privacy));
+                found[queue] = look(QUEUES[queue], protected)?;
             }
-            for name in [DEAD_LETTER_QUEUE, ERROR_QUEUE] {
-                let status = state.store.queue(name).and_then(|queue| state.store.status(queue));
-                if status.is_none_or(|status| status.depth > 0) {
-                    return Err(format!("{}: {name} has {status:?}", MANAGERS[side]));
-                }
+            let mut others = vec![look(ERROR_QUEUE, None)?, look(DEAD_LETTER_QUEUE, None)?];
+            if side == 0 {
+                found[AWAY] = [look(AWAY_FROM, None)?, others.pop().unwrap_or_default()].concat();
             }
-            if let Some((id, _)) = state.channels.all().find(|(_, found)| found.status.state == ChannelState::Stopped) {
+            if let Some(other) = others.concat().first() {
+                return Err(format!("{}: {other:?} is where nothing should be", MANAGERS[side]));
+            }
+            let is_stopped = |id: &InstanceId, found: &Instance| {
+                id.channel != TO_LIAR && found.status.state == ChannelState::Stopped
+            };
+            if let Some((id, _)) = state.channels.all().find(|(id, found)| is_stopped(id, found)) {
                 return Err(format!("{}: {} was stopped by nothing", MANAGERS[side], id.channel));
             }
             left_over(state)?;
         }
-        // Those of the second one come first.
-        let found: Vec<Vec<Shown>> = [&found[1..], &found[..1]].concat();
+        // They come from two queues.
+        found[AWAY].sort_by_key(|shown: &Shown| (std::cmp::Reverse(shown.priority), shown.number));
+        self.is_stopped = true;
         self.checker.audit(&found, false)
     }
 }
 
+/// The liar, and who looks after the channel to it.
+impl Pair {
+    /// Does something with what a liar needs.
+    fn around<T>(&mut self, does: impl FnOnce(&mut Around<'_>) -> T) -> T {
+        let Self { checker, random, last_name, events, clock, .. } = self;
+        let mut tell = |what: String| events.tell(&what);
+        does(&mut Around { checker, random, now: clock.now(), last_name, tell: &mut tell })
+    }
+
+    /// The liar calls the second one as itself, or the first one as if it were the second.
+    fn lie(&mut self) {
+        if self.liars.len() >= LIARS_MAX {
+            return;
+        }
+        let pretends = self.random.u8(..4) == 0 && self.is_second_known();
+        let (side, channel, manager) = if pretends { (0, WAYS[1][0].1, MANAGERS[1]) } else { (1, FROM_LIAR, LIAR) };
+        let to = if pretends { [BACK, BACK] } else { [LIES, KEPT] }.map(|queue| (QUEUES[queue], queue));
+        self.last_port = self.last_port.wrapping_add(1);
+        let (_, calls, accepts) = Pipe::connect(self.last_port);
+        let Some(running) = self.sides[side].node.running() else { return };
+        running.dispatcher.accept_pipe(accepts);
+        let liar = self.around(|around| Liar::sends(calls, (channel, manager), (to, MANAGERS[side]), around));
+        self.liars.push((side, liar));
+    }
+
+    /// Whether the first one's sending channel has noted how the second one proves who it is.
+    fn is_known_to(&mut self, side: usize) -> bool {
+        let Some(running) = self.sides[side].node.running() else { return false };
+        let note = supervisor::read_note(&running.manager.lock(), WAYS[side][0].1);
+        note.is_ok_and(|note| !note.proof.is_empty())
+    }
+
+    /// Whether the first one's receiving channel has.
+    fn is_second_known(&mut self) -> bool {
+        let Some(running) = self.sides[0].node.running() else { return false };
+        let state = running.manager.lock();
+        let note = state.store.note(&receiver_name(WAYS[1][0].1, MANAGERS[1])).and_then(ReceiverNote::decode);
+        note.is_some_and(|note| !note.proof.is_empty())
+    }
+
+    fn act_as_liar(&mut self) -> Result<(), String> {
+        if self.liars.is_empty() {
+            return Ok(());
+        }
+        let at = self.random.usize(..self.liars.len());
+        let (side, mut liar) = self.liars.swap_remove(at);
+        self.around(|around| liar.act(around))?;
+        self.liars.push((side, liar));
+        Ok(())
+    }
+
+    fn exchange_as_liar(&mut self) -> Result<(), String> {
+        let mut liars = std::mem::take(&mut self.liars);
+        for (side, liar) in &mut liars {
+            let Some(running) = self.sides[*side].node.running() else { continue };
+            let manager = running.manager.clone();
+            self.around(|around| liar.exchange(&mut manager.lock(), around))?;
+        }
+        liars.retain(|(_, liar)| !liar.is_over);
+        self.liars = liars;
+        Ok(())
+    }
+
+    /// The channel to the liar ends, until it is started again.
+    fn stop_to_liar(&mut self) {
+        let Some(running) = self.sides[0].node.running() else { return };
+        let manager = running.manager.clone();
+        let state = &mut *manager.lock();
+        if !matches!(stands(state), Some(ChannelState::Stopped | ChannelState::Stopping)) {
+            supervisor::stop(&manager, state, TO_LIAR, true, false);
+        }
+    }
+
+    /// What is in doubt with the liar counts as never sent. False where the channel to it has not ended.
+    fn take_back(&mut self) -> bool {
+        let Some(running) = self.sides[0].node.running() else { return false };
+        let state = &mut *running.manager.lock();
+        let is_active = state.channels.get(&InstanceId::of(TO_LIAR)).is_some_and(Instance::is_active);
+        if !is_active {
+            // Where nothing is in doubt it is refused.
+            let _ = supervisor::resolve(state, TO_LIAR, false);
+        }
+        !is_active
+    }
+
+    /// The operator has the channel to the liar begin anew, where it was stopped.
+    fn operate(&mut self) {
+        let Some(running) = self.sides[0].node.running() else { return };
+        let manager = running.manager.clone();
+        let state = &mut *manager.lock();
+        if stands(state) == Some(ChannelState::Stopped) {
+            self.is_stopped = false;
+            // Each is refused where there is nothing to do.
+            let _ = supervisor::resolve(state, TO_LIAR, false);
+            let _ = supervisor::reset(state, TO_LIAR, 1);
+            let _ = supervisor::start(&manager, state, TO_LIAR);
+        }
+    }
+}
+
+/// How the channel to the liar stands.
+fn stands(state: &State) -> Option<ChannelState> {
+    state.channels.get(&InstanceId::of(TO_LIAR)).map(|instance| instance.status.state)
+}
+
 /// The queues to which messages come at a side.
-fn queues_of(side: usize) -> std::ops::Range<Queue> {
-    if side == 0 { BACK..QUEUES.len() } else { FAR..BACK }
+fn queues_of(side: usize) -> &'static [Queue] {
+    if side == 0 { &[BACK] } else { &[FAR, SEALED, BORDER, OPENED, LIES, KEPT] }
 }
 
 fn is_protected_there(queue: Queue) -> bool {
@@ -445,10 +618,13 @@ fn is_protected_there(queue: Queue) -> bool {
 
 fn places(side: usize) -> Places {
     let named = |queue: Queue| (QUEUES[queue], queue);
-    let puts = if side == 0 { (FAR..=BACK).map(named).collect() } else { [BACK, FAR].map(named).to_vec() };
+    let puts = match side {
+        0 => [FAR, SEALED, BORDER, OPENED, BACK, AWAY].map(named).into_iter().chain([(REFUSED, AWAY)]).collect(),
+        _ => [BACK, FAR].map(named).to_vec(),
+    };
     Places {
         puts,
-        gets: queues_of(side).map(named).collect(),
+        gets: queues_of(side).iter().copied().filter(|queue| *queue != KEPT).map(named).collect(),
         roomy: (0..QUEUES.len()).collect(),
         secrets: vec![(SEALED, SECRET), (OPENED, SECRET_HERE), (BORDER, SECRET_THERE)],
         topic: None,
@@ -461,9 +637,10 @@ fn definitions(side: usize) -> Vec<Change> {
     changes.extend(protected.into_iter().map(|queue| protects(queue, Quality::Privacy)));
     let local = LocalQueue { max_depth: DEPTH_MAX, ..LocalQueue::default() };
     for queue in queues_of(side) {
-        changes.push(Change::define(QUEUES[queue], local.clone()));
+        changes.push(Change::define(QUEUES[*queue], local.clone()));
     }
-    for (queue, channel) in WAYS[side] {
+    let sending = WAYS[side].iter().chain(&[(AWAY_FROM, TO_LIAR)][side..]);
+    for (queue, channel) in sending {
         let usage = Usage::Transmission;
         changes.push(Change::define(*queue, LocalQueue { usage, trigger: *channel != REQUESTED, ..local.clone() }));
         changes.push(Change::define(*channel, sends(side, queue)));
@@ -471,22 +648,52 @@ fn definitions(side: usize) -> Vec<Change> {
     for (_, channel) in WAYS[1 - side] {
         changes.push(Change::define(*channel, receives(channel)));
     }
-    for queue in queues_of(1 - side) {
-        let way = if queue == OPENED { OPENED_FROM } else { WAYS[side][0].0 };
+    let remote = |queue: &str, manager: &str, way: &str| {
         let remote = RemoteQueue {
-            remote_name: Some(QUEUES[queue].into()),
-            remote_manager: Some(MANAGERS[1 - side].into()),
+            remote_name: Some(queue.into()),
+            remote_manager: Some(manager.into()),
             transmission_queue: Some(way.into()),
             ..RemoteQueue::default()
         };
-        changes.push(Change::define(QUEUES[queue], remote));
+        Change::define(queue, remote)
+    };
+    for &queue in queues_of(1 - side) {
+        let way = if queue == OPENED { OPENED_FROM } else { WAYS[side][0].0 };
+        changes.push(remote(QUEUES[queue], MANAGERS[1 - side], way));
+    }
+    if side == 0 {
+        changes.push(remote(QUEUES[AWAY], LIAR, AWAY_FROM));
+        changes.push(remote(REFUSED, MANAGERS[1], WAYS[0][0].0));
+    } else {
+        changes.push(Change::define(REFUSED, local));
+        let unread = Policy { recipients: vec![dn("absent")], ..policy(REFUSED, Quality::Privacy) };
+        changes.push(Change::define(REFUSED, Arc::new(unread)));
+        let from_liar = ChannelDefinition {
+            user: Some(LIAR_USER.into()),
+            use_dead_letter_queue: false,
+            message_retries: 0,
+            ..ChannelDefinition::new(ChannelKind::Receiver)
+        };
+        changes.push(Change::define(FROM_LIAR, from_liar));
+        keep_for(&mut changes, QUEUES[KEPT]);
     }
     changes
+}
+
+/// None but the user of clients may put on that queue.
+fn keep_for(changes: &mut [Change], queue: &str) {
+    let Some(Change::SetAuthority(records)) = changes.first_mut() else { return };
+    let profile = Profile::parse(queue).expect("it is a name");
+    for (user, rights) in [(SIGNED_IN, Right::Browse.alone()), (USER, ObjectType::Queue.rights())] {
+        let key = RecordKey { object: ObjectType::Queue, profile: profile.clone(), entity: Entity::principal(user) };
+        records.push((key, rights));
+    }
 }
 
 /// A channel that sends from that transmission queue.
 fn sends(side: usize, queue: &str) -> ChannelDefinition {
     let is_requested = queue == OPENED_FROM;
+    let port = if queue == AWAY_FROM { LIAR_PORT } else { port_of(1 - side) };
     let kind = if is_requested { ChannelKind::Server } else { ChannelKind::Sender };
     let channel = ChannelDefinition {
         transmission_queue: Some(queue.into()),
@@ -498,23 +705,28 @@ fn sends(side: usize, queue: &str) -> ChannelDefinition {
     if is_requested {
         return ChannelDefinition { protection: Protection::Remove, ..channel };
     }
-    calls(side, channel)
+    calls(port, channel)
 }
 
 /// A channel at the other end: one passes on what comes, one asks for it, and one seals it.
 fn receives(channel: &str) -> ChannelDefinition {
     let user = Some(USER.into());
     if channel == REQUESTED {
-        return calls(1, ChannelDefinition { user, ..ChannelDefinition::new(ChannelKind::Requester) });
+        return calls(port_of(0), ChannelDefinition { user, ..ChannelDefinition::new(ChannelKind::Requester) });
     }
     let protection = if channel == WAYS[0][0].1 { Protection::AsPolicy } else { Protection::PassThrough };
     ChannelDefinition { user, protection, ..ChannelDefinition::new(ChannelKind::Receiver) }
 }
 
-/// A channel that calls the other side.
-fn calls(side: usize, channel: ChannelDefinition) -> ChannelDefinition {
+/// Where a side is called.
+fn port_of(side: usize) -> u16 {
+    if side == 0 { FIRST_PORT } else { FIRST_PORT + 1 }
+}
+
+/// A channel that calls that port.
+fn calls(port: u16, channel: ChannelDefinition) -> ChannelDefinition {
     ChannelDefinition {
-        connections: vec![format!("127.0.0.1:{}", usize::from(FIRST_PORT) + 1 - side)],
+        connections: vec![format!("127.0.0.1:{port}")],
         short_retries: RETRIES_MAX,
         short_retry_interval: RETRY_INTERVAL,
         ..channel

@@ -51,7 +51,7 @@ pub(super) fn data() -> &'static Path {
     made.path()
 }
 
-fn dn(name: &str) -> Dn {
+pub(super) fn dn(name: &str) -> Dn {
     format!("CN={name},O=Bulla").parse().unwrap()
 }
 

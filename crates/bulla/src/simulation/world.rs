@@ -7,12 +7,14 @@ use super::events::{Events, Run};
 use super::look::{left_over, lying_on};
 use super::node::{Crashed, Node, open_to_all};
 use super::protection::{MANAGER, Quality, Reader, look_for_secrets, protects};
+use crate::catalog::system_queues::DEAD_LETTER_QUEUE;
 use crate::catalog::{Change, Full, LocalQueue, Subscription};
 use crate::clock::Clock;
 use crate::dispatcher::pipe::Pipe;
 use crate::envelope;
+use bulla_amqp::Payload;
 use bulla_queue::sim::Fate;
-use bulla_queue::{DefineError, JournalError, Ticket};
+use bulla_queue::{DefineError, JournalError, Message, Ticket};
 use fastrand::Rng;
 use std::time::Duration;
 
@@ -317,20 +319,28 @@ impl World {
             self.clock.advance(Duration::from_millis(100));
         }
         let Some(running) = self.node.running() else { return Ok(()) };
-        let state = &*running.manager.lock();
-        for (link, at, puts) in self.clients.iter().flat_map(Client::waits) {
+        let state = &mut *running.manager.lock();
+        let waiting: Vec<_> = self.clients.iter().flat_map(Client::waits).collect();
+        for &(link, at, puts) in &waiting {
             let name = QUEUES[at];
             let Some(queue) = state.store.queue(name) else { continue };
             let Some(status) = state.store.status(queue) else { continue };
-            let staged = state.uses.get(&queue).map_or(0, |usage| usage.staged);
-            if puts && status.depth == 0 && staged == 0 {
-                return Err(format!("link {link} gets no credit for {name}, which is empty"));
+            let taken = status.depth + state.uses.get(&queue).map_or(0, |usage| usage.staged);
+            let room = state.store.attributes(queue).map_or(0, |attributes| attributes.max_depth).saturating_sub(taken);
+            // Several may wait for one another.
+            let is_alone = waiting.iter().filter(|(_, other, puts)| *puts && *other == at).count() == 1;
+            if puts && room > 0 && (is_alone || taken == 0) {
+                return Err(format!("link {link} gets no credit for {name}, which has room for {room}"));
             }
             if !puts && status.available > 0 {
                 return Err(format!("link {link} gets none of the {} messages on {name}", status.available));
             }
         }
         self.events.tell("no link waits");
+        let Some(queue) = state.store.queue(DEAD_LETTER_QUEUE) else { return Ok(()) };
+        let body = envelope::chunks_of(Payload::default());
+        let put = state.store.put(queue, Message::new(true, body));
+        put.map_err(|error| format!("the disk has room, and a message finds none: {error}"))?;
         Ok(())
     }
 
@@ -370,6 +380,13 @@ impl World {
             after = Some(found.place);
         }
         let changes = [Change::ClearLocal { name: name.into() }, Change::alter(name, altered)];
+        if self.random.u8(..4) == 0 {
+            // A unit that can't be carried out leaves all as it is.
+            let unknown = Change::ClearLocal { name: "NONE".into() };
+            let result = state.commit_definitions(&[&changes[..], &[unknown]].concat(), &[]);
+            self.events.tell("a command is refused");
+            return if result.is_err() { Ok(()) } else { Err("a queue is cleared that there is not".into()) };
+        }
         // Nothing of it is in the journal yet, whatever happens next.
         let Ok(ticket) = state.commit_definitions(&changes, &[]) else { return Ok(()) };
         let operation = self.checker.begin();
