@@ -421,3 +421,21 @@ def test_over_a_channel_arrival_and_failure_are_reported_back(managers):
         client.put(route.remote, asking(COA=COA, Exception=EXCEPTION))
     assert [report[0] for report in reports(near)] == [2051]
     far.wait_for_depth(DEAD_LETTER_QUEUE, 1)
+
+
+def test_a_message_put_again_under_its_idempotency_key_is_there_once(managers):
+    def keyed(body, **others):
+        return Message(body=body, durable=True, annotations={symbol("x-opt-bulla-idempotency-key"): "order 7"}, **others)
+
+    manager = managers()
+    manager.mqsc("DEFINE QLOCAL(ONCE)")
+    with manager.connect() as client:
+        client.put("ONCE", keyed("buy", id="first"))
+        client.put("ONCE", keyed("buy", id="second"))
+        assert refused(lambda: client.put("ONCE", keyed("sell"))) == 2046
+    manager.kill()
+    manager.start()
+    with manager.connect() as client:
+        client.put("ONCE", keyed("buy", id="third"))
+        assert [(found.id, found.annotations) for found in client.get_all("ONCE")] == [("first", None)]
+    assert manager.stop() == 0

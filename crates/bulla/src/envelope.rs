@@ -8,6 +8,7 @@
 
 use crate::catalog::DeadLetter;
 use crate::channel::transmission::{self, Destination};
+use crate::idempotency;
 use crate::random::Random;
 use crate::reason::{self, Reason, Refusal};
 use crate::report_options;
@@ -38,6 +39,10 @@ impl Default for Defaults {
 const SEALED_CONTENT_TYPE: &str = "application/pkcs7-mime";
 /// Prefix of the annotations that the error and dead-letter queues carry.
 const LABEL_PREFIX: &str = "x-opt-bulla-";
+/// The annotation with an idempotency key: a string, a symbol or bytes.
+const IDEMPOTENCY_KEY: &str = "x-opt-bulla-idempotency-key";
+/// Bytes of a body that are hashed to tell it from others: what is behind them has a CRC in the hash.
+const BODY_HASHED_BYTES: usize = 1 << 20;
 /// Fields of the properties section (AMQP part 3, section 3.2.4).
 const PROPERTIES: usize = 13;
 const MESSAGE_ID: usize = 0;
@@ -131,20 +136,22 @@ impl Arrival {
         Self { payload, sections, ..self }
     }
 
-    /// Takes off what looks like a label: a label is the queue manager's own record, so none comes from outside. One
-    /// search in a message with annotations.
+    /// Takes off what looks like a label: a label is the queue manager's own record, so none comes from outside. With
+    /// it goes the idempotency key, which is returned. One search in a message with annotations.
     #[inline]
-    pub(crate) fn take_label_off(&mut self) -> Result<(), Refusal> {
-        if self.sections.message_annotations.is_none() { Ok(()) } else { self.take_label_off_annotations() }
+    pub(crate) fn take_label_off(&mut self) -> Result<Option<Bytes>, Refusal> {
+        if self.sections.message_annotations.is_none() { Ok(None) } else { self.take_label_off_annotations() }
     }
 
-    fn take_label_off_annotations(&mut self) -> Result<(), Refusal> {
-        let Some(range) = self.sections.message_annotations.clone() else { return Ok(()) };
+    fn take_label_off_annotations(&mut self) -> Result<Option<Bytes>, Refusal> {
+        let Some(range) = self.sections.message_annotations.clone() else { return Ok(None) };
         if !report_options::holds(&self.payload.bytes_at(range), LABEL_PREFIX.as_bytes()) {
-            return Ok(());
+            return Ok(None);
         }
         let annotations = Sections::decode_map(&self.payload, self.sections.message_annotations.as_ref());
         let annotations = annotations.map_err(|error| Refusal::new(reason::MD_ERROR, error.to_string()))?;
+        let key = annotations.iter().find(|(key, _)| key.as_str() == Some(IDEMPOTENCY_KEY));
+        let key = key.map(|(_, value)| key_bytes(value)).transpose()?;
         let mut head = Vec::new();
         for section in [&self.sections.header, &self.sections.delivery_annotations] {
             head.extend_from_slice(&self.section(section.clone()));
@@ -152,7 +159,25 @@ impl Arrival {
         let payload = with_front(head, &self.payload, &self.sections, &unlabelled(annotations));
         self.sections = Sections::scan(&payload).map_err(|error| Refusal::new(reason::MD_ERROR, error.to_string()))?;
         self.payload = payload;
-        Ok(())
+        Ok(key)
+    }
+
+    /// What tells the message's body from others: SHA-256 over its length, its first [`BODY_HASHED_BYTES`] and the
+    /// CRC-32C of what is behind them.
+    pub(crate) fn body_digest(&self) -> [u8; 32] {
+        let body = self.payload.slice(self.sections.body_range.start..self.payload.len());
+        let mut hasher = openssl::sha::Sha256::new();
+        hasher.update(&(body.len() as u64).to_be_bytes());
+        body.slice(0..BODY_HASHED_BYTES).chunks().iter().for_each(|chunk| hasher.update(chunk));
+        if body.len() > BODY_HASHED_BYTES {
+            hasher.update(&chunks_of(body.slice(BODY_HASHED_BYTES..body.len())).crc().to_be_bytes());
+        }
+        hasher.finish()
+    }
+
+    /// Its message-id, as [`message_id`] tells it.
+    pub(crate) fn message_id(&self) -> Option<String> {
+        message_id(&self.payload)
     }
 
     /// The address in `to`.
@@ -735,6 +760,16 @@ pub(crate) fn annotations(payload: &Payload, sections: &Sections) -> Vec<(Value,
 fn unlabelled(mut annotations: Vec<(Value, Value)>) -> Vec<(Value, Value)> {
     annotations.retain(|(key, _)| !key.as_str().is_some_and(|key| key.starts_with(LABEL_PREFIX)));
     annotations
+}
+
+/// An idempotency key as bytes.
+fn key_bytes(value: &Value) -> Result<Bytes, Refusal> {
+    match value {
+        Value::String(text) => Ok(Bytes::copy_from_slice(text.as_bytes())),
+        Value::Symbol(text) => Ok(Bytes::copy_from_slice(text.as_str().as_bytes())),
+        Value::Binary(bytes) => Ok(Bytes::copy_from_slice(bytes)),
+        _ => Err(idempotency::unusable("an idempotency key is a string, a symbol or bytes")),
+    }
 }
 
 fn relabelled(payload: &Payload, sections: &Sections, annotations: Vec<(Value, Value)>) -> Payload {

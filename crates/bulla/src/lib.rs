@@ -24,6 +24,7 @@ pub mod events;
 mod expiring_certificates;
 pub mod folders;
 mod front;
+mod idempotency;
 mod json_names;
 pub mod limits;
 pub mod log;

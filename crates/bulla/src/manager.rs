@@ -20,6 +20,7 @@ use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
 use crate::envelope::{Defaults, Label};
 use crate::events;
+use crate::idempotency::Keys;
 use crate::limits::{ConnectedUsers, QueueUses, UserId};
 use crate::mailbox::{Mailboxes, Notice};
 use crate::maps::HashMap;
@@ -125,6 +126,8 @@ pub struct Manager {
 pub struct State {
     /// The queues and their journal.
     pub store: Store,
+    /// Idempotency keys of puts that were done.
+    pub(crate) keys: Keys,
     /// What the time is.
     pub(crate) clock: Clock,
     /// Queues, aliases and policies as defined.
@@ -245,6 +248,7 @@ impl State {
         users.follow_kept(definitions.kept());
         store.tell_marks_by(crate::reports::asks);
         Self {
+            keys: Keys::read(&store),
             store,
             clock: Clock::default(),
             definitions,

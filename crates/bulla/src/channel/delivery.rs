@@ -125,7 +125,8 @@ impl Delivery {
     pub(crate) fn prepare(&mut self, local: &mut Local, state: &State, asker: Asker, payload: &Payload) -> Prepared {
         let (mut way, mut asks) = (None, false);
         let result = Arrival::read(payload, local.wall_ms).and_then(|mut arrival| {
-            arrival.take_label_off()?;
+            // A key was the first queue manager's to heed.
+            drop(arrival.take_label_off()?);
             // One that asks, and names no queue for the answer, is not told.
             asks = arrival.asks_for_reports().unwrap_or(false);
             let way = &*way.insert(self.way(state, &arrival)?);

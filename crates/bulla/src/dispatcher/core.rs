@@ -343,6 +343,7 @@ impl<T: Transport> Core<T> {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
             returns::retry_stuck(state);
             resume::tick(&self.local, state);
+            put::expire_keys(&mut self.local, state);
             triggering::tick(state, self.local.now, self.local.wall_ms);
             self.local.tell_of_dropped();
             state.tell_of_lost_events();

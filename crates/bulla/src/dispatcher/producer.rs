@@ -8,6 +8,7 @@ use crate::channel::transmission::TransmissionHeader;
 use crate::dynamic::Deletes;
 use crate::front::link::Attach;
 use crate::front::{DeliveryId, LinkId, SessionId};
+use crate::idempotency::Claim;
 use crate::limits::{BeingSealed, UserId};
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
@@ -78,6 +79,8 @@ pub(crate) struct Pending {
     pub(super) transmission: Option<Arc<TransmissionHeader>>,
     /// It is one of the copies of a publication.
     pub(super) copy: Option<CopyOf>,
+    /// The idempotency key that it is put under.
+    pub(super) claim: Option<Box<Claim>>,
     /// Its memory, given back when it is put.
     pub(super) _held: Option<Held>,
     pub(super) _counted: Option<BeingSealed>,

@@ -166,6 +166,7 @@ fn to_each(
             local.units.begun(unit);
         }
         let pending = Pending {
+            claim: None,
             receipt: *receipt,
             queue: route.queue,
             policy: route.policy.clone(),

@@ -15,6 +15,7 @@ use crate::authority::{ANONYMOUS, Right};
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
 use crate::front::{Delivery, Front, LinkId};
+use crate::idempotency::{self, Answer, Claim, Keyed};
 use crate::limits::QueueUses;
 use crate::manager::{Route, State};
 use crate::ordered_line::Slot;
@@ -172,10 +173,13 @@ fn put(
     // An arrival is long: it stays where it was read, unless it has to be sealed or checked.
     let mut read = Arrival::take(payload, local.wall_ms);
     let Ok(arrival) = &mut read else { return read.map(drop) };
-    arrival.take_label_off()?;
+    let key = arrival.take_label_off()?;
     arrival.check_sections()?;
     putting.receipt.asks = arrival.asks_for_reports()?;
     if let Some(topic) = publish::topic_of(putting.producer, arrival, state)? {
+        if key.is_some() {
+            return Err(idempotency::unusable("what is published has no idempotency key"));
+        }
         return publish::publish(putting, local, state, arrival, &topic);
     }
     let Putting { producer, front, identity, receipt } = putting;
@@ -184,6 +188,17 @@ fn put(
     if !producer.any_user && !arrival.is_by(who.user) {
         return Err(authority::no_identity_right(producer));
     }
+    let claim = match &key {
+        None => None,
+        Some(key) => match ask_key(key, receipt, arrival, route, who, local, state)? {
+            Answer::Do(claim) => Some(claim),
+            Answer::Done { ticket, message_id } => {
+                front.put_before(receipt.link, receipt.id, message_id.as_deref());
+                local.answer_put(Some(front), receipt, ticket, state);
+                return Ok(());
+            }
+        },
+    };
     check_reply_to(receipt, arrival, who, state)?;
     let route = &**writable(route)?;
     if producer.opened.is_none() && route.limit.messages_a_second > 0 {
@@ -192,9 +207,50 @@ fn put(
     let treatment = treatment(producer, route, arrival)?;
     if let (Treatment::AsIs, true) = (&treatment, producer.pending.is_empty()) {
         let message = arrival.take_message(route.defaults, identity.user.as_deref());
+        if let Some(claim) = claim {
+            let under = (route.transmission.as_deref(), *claim);
+            return local.put_keyed(Some(front), receipt, route.queue, under, message, state);
+        }
         return local.put(Some(front), receipt, route.queue, route.transmission.as_deref(), message, state);
     }
-    put_treated(Putting { producer, front, identity, receipt }, local, state, treatment, route, read?)
+    let to = (route, claim);
+    put_treated(Putting { producer, front, identity, receipt }, local, state, treatment, to, read?)
+}
+
+/// Asks whether a put under an idempotency key is to be done.
+fn ask_key(
+    key: &[u8],
+    receipt: Receipt,
+    arrival: &Arrival,
+    route: &Route,
+    who: Who<'_>,
+    local: &Local,
+    state: &mut State,
+) -> Result<Answer, Refusal> {
+    if receipt.unit.is_some() {
+        return Err(idempotency::unusable("a message that is put in a unit of work has no idempotency key"));
+    }
+    let destination = state.bound_to(route);
+    let keyed = Keyed {
+        user: who.user.unwrap_or_default(),
+        destination: &destination,
+        key,
+        body: arrival.body_digest(),
+        message_id: arrival.message_id(),
+    };
+    state.keys.ask(keyed, local.wall_ms)
+}
+
+/// Forgets idempotency keys whose time is over. The notes of any that the journal does not take now go after a restart.
+pub(super) fn expire_keys(local: &mut Local, state: &mut State) {
+    if state.keys.is_empty() {
+        return;
+    }
+    let notes = state.keys.expire(local.wall_ms);
+    let notes: Vec<_> = notes.iter().map(|(name, note)| (name.as_str(), note.as_deref())).collect();
+    if !notes.is_empty() && state.store.commit(Vec::new(), &[], &notes).is_ok() {
+        local.flush_soon();
+    }
 }
 
 /// Puts a message that has to be sealed or checked first, or waits for those before it.
@@ -203,7 +259,7 @@ fn put_treated(
     local: &mut Local,
     state: &mut State,
     treatment: Treatment,
-    route: &Route,
+    (route, claim): (&Route, Option<Box<Claim>>),
     arrival: Arrival,
 ) -> Result<(), Refusal> {
     let room = producer.pending.room().map_err(line_full)?;
@@ -216,7 +272,13 @@ fn put_treated(
     producer.sealing = sealing;
     let stage = match stage? {
         Stage::Ready(Ok(message)) if producer.pending.is_empty() => {
-            return local.put(Some(front), receipt, route.queue, route.transmission.as_deref(), message, state);
+            let transmission = route.transmission.as_deref();
+            return match claim {
+                None => local.put(Some(front), receipt, route.queue, transmission, message, state),
+                Some(claim) => {
+                    local.put_keyed(Some(front), receipt, route.queue, (transmission, *claim), message, state)
+                }
+            };
         }
         stage => stage,
     };
@@ -230,6 +292,7 @@ fn put_treated(
         policy: route.policy.clone(),
         transmission: route.transmission.clone(),
         copy: None,
+        claim,
         _held: Some(held),
         _counted: receipt.user.and_then(|user| state.users.begins_to_seal(user)),
     };
@@ -468,17 +531,18 @@ pub(super) fn put_ready(producer: &mut Producer, mut front: Option<&mut Front>, 
                 false => return,
             }
         }
-        let Some((Pending { receipt, queue, policy, transmission, .. }, ready)) = producer.pending.take_front() else {
-            return;
-        };
+        let Some((pending, ready)) = producer.pending.take_front() else { return };
+        let Pending { receipt, queue, policy, transmission, claim, .. } = pending;
         if let Some(unit) = receipt.unit {
             local.units.ended(unit);
         }
         if let Some(usage) = state.uses.get_mut(&queue).filter(|_| front.is_some()) {
             usage.granted = usage.granted.saturating_sub(1);
         }
-        let put = ready.and_then(|message| {
-            local.put(front.as_deref_mut(), receipt, queue, transmission.as_deref(), message, state)
+        let (to, transmission) = (front.as_deref_mut(), transmission.as_deref());
+        let put = ready.and_then(|message| match claim {
+            None => local.put(to, receipt, queue, transmission, message, state),
+            Some(claim) => local.put_keyed(to, receipt, queue, (transmission, *claim), message, state),
         });
         if let Err(refusal) = put {
             count_refused(local, state, queue, policy.as_deref(), &refusal);
@@ -517,6 +581,34 @@ impl Local {
         state.wrote(receipt.user, bytes, ticket);
         let newest = state.store.newest();
         self.note_put(state, receipt, queue, newest, is_remote);
+        self.answer_put(front, receipt, ticket, state);
+        Ok(())
+    }
+
+    /// Puts a finished message under its idempotency key, which is noted in the same unit where the message is durable.
+    fn put_keyed(
+        &mut self,
+        front: Option<&mut Front>,
+        receipt: Receipt,
+        queue: QueueId,
+        (transmission, claim): (Option<&TransmissionHeader>, Claim),
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), Refusal> {
+        let message = match transmission {
+            Some(header) => header.put_on(message),
+            None => message,
+        };
+        let bytes = message.body.len();
+        let State { keys, store, .. } = state;
+        let is_durable = message.persistent && store.attributes(queue).is_some_and(|queue| !queue.temporary);
+        let ticket = keys.put(claim, is_durable, self.wall_ms, |notes| {
+            let notes: Vec<_> = notes.iter().map(|(name, note)| (name.as_str(), note.as_deref())).collect();
+            store.commit(vec![(queue, message)], &[], &notes).map_err(|error| crate::refusals::store_refusal(&error))
+        })?;
+        state.wrote(receipt.user, bytes, ticket);
+        let newest = state.store.newest();
+        self.note_put(state, receipt, queue, newest, transmission.is_some());
         self.answer_put(front, receipt, ticket, state);
         Ok(())
     }

@@ -50,6 +50,8 @@ struct Inside {
     events: VecDeque<Event>,
     links: HashMap<LinkId, LinkState>,
     answers: HashMap<DeliveryId, DeliveryState>,
+    /// Message-ids of messages that were put before, under the same idempotency keys.
+    put_before: HashMap<DeliveryId, String>,
     last_handle: u64,
     open: Opening,
     closed: Option<Option<Error>>,
@@ -151,6 +153,15 @@ impl Direct {
     /// # Errors
     /// The core's refusal.
     pub(crate) fn put(&self, link: LinkId, payload: Payload) -> Result<(), Option<Error>> {
+        self.put_once(link, payload).map(drop)
+    }
+
+    /// Puts a message under the idempotency key in its annotations. Where that was done before, says which message-id
+    /// it had then.
+    ///
+    /// # Errors
+    /// The core's refusal.
+    pub(crate) fn put_once(&self, link: LinkId, payload: Payload) -> Result<Option<String>, Option<Error>> {
         let id = self.wait("credit", |inside| match inside.links.get_mut(&link)? {
             LinkState::Open { credit: 0, .. } | LinkState::Attaching => None,
             LinkState::Open { credit, .. } => {
@@ -177,7 +188,7 @@ impl Direct {
         };
         (self.wake)();
         match self.wait("an answer", |inside| inside.answers.remove(&id)) {
-            DeliveryState::Accepted => Ok(()),
+            DeliveryState::Accepted => Ok(lock(&self.shared).put_before.remove(&id)),
             DeliveryState::Rejected(error) => Err(error.map(|error| *error)),
             other => panic!("a put is answered with {other:?}"),
         }
@@ -386,6 +397,12 @@ impl FrontEnd for DirectEnd {
             if let Some(LinkState::Open { credit, .. }) = inside.links.get_mut(&link) {
                 *credit = new;
             }
+        });
+    }
+
+    fn put_before(&mut self, _: LinkId, id: DeliveryId, message_id: Option<&str>) {
+        self.say(|inside| {
+            inside.put_before.extend(message_id.map(|message_id| (id, message_id.to_owned())));
         });
     }
 

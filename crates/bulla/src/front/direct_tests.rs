@@ -5,9 +5,15 @@ use crate::catalog::{Change, LocalQueue};
 use crate::dispatcher::Arrival;
 use crate::dispatcher::harness::{Harness, PATIENCE, message, number};
 use crate::mailbox::Notice;
-use bulla_amqp::{AttachRequest, DeliveryState, Error};
+use bulla_amqp::message::encode_map_section;
+use bulla_amqp::types::MessageId;
+use bulla_amqp::{
+    AttachRequest, DeliveryState, Error, Header, MessageBody, MessageParts, Payload, Properties, Sections, Symbol,
+    Value,
+};
 use bulla_seal::Policy;
 use bulla_seal::policy::SignatureDigest;
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -125,4 +131,46 @@ fn a_protected_queue_is_for_who_opens_or_proves_who_it_is() {
     let direct = join(&harness);
     assert_eq!(code(&direct.open_to_get("SECRET").unwrap_err()), 2063, "it has no keys to open with");
     direct.open_to_get_sealed("SECRET").unwrap();
+}
+
+/// A message with a body under an idempotency key.
+fn keyed(key: &str, body: u64, persistent: bool) -> Payload {
+    let annotation = (Value::Symbol(Symbol::from_static("x-opt-bulla-idempotency-key")), Value::from(key));
+    let (mut annotations, mut properties) = (Vec::new(), Vec::new());
+    encode_map_section(0x72, &[annotation], &mut annotations);
+    let message_id = Some(MessageId::String(format!("id-{key}")));
+    Properties { message_id, ..Properties::default() }.encode_section(&mut properties);
+    let parts = MessageParts {
+        header: Some(Header { durable: persistent, ..Header::default() }),
+        message_annotations: annotations.into(),
+        properties: properties.into(),
+        body: MessageBody::Data(Payload::from(Bytes::from(body.to_string()))),
+        ..MessageParts::default()
+    };
+    parts.build()
+}
+
+#[test]
+fn a_put_that_is_tried_again_under_its_key_is_done_once_also_after_a_crash() {
+    let mut harness = Harness::new(&[("Q", LocalQueue::default())]);
+    let direct = join(&harness);
+    let puts = direct.open_to_put("Q").unwrap();
+    assert_eq!(direct.put_once(puts, keyed("durable", 1, true)).unwrap(), None);
+    assert_eq!(direct.put_once(puts, keyed("durable", 1, true)).unwrap().as_deref(), Some("id-durable"));
+    assert_eq!(direct.put_once(puts, keyed("not", 2, false)).unwrap(), None);
+    assert_eq!(direct.put_once(puts, keyed("not", 2, false)).unwrap().as_deref(), Some("id-not"));
+    let refused = direct.put(puts, keyed("durable", 3, true)).unwrap_err().unwrap();
+    assert_eq!(code(&refused), 2046);
+    assert!(refused.description.unwrap().contains("cause=idempotency-key-reused"));
+    assert_eq!(harness.depth("Q"), 2);
+    harness.kill(|| drop(direct));
+    harness.start();
+    let direct = join(&harness);
+    let puts = direct.open_to_put("Q").unwrap();
+    assert_eq!(direct.put_once(puts, keyed("durable", 1, true)).unwrap().as_deref(), Some("id-durable"));
+    assert_eq!(direct.put_once(puts, keyed("not", 2, false)).unwrap(), None, "it went with the queue manager");
+    assert_eq!(harness.depth("Q"), 2);
+    let got = direct.get(direct.open_to_get("Q").unwrap(), soon()).unwrap().unwrap();
+    let sections = Sections::scan(&got.message).unwrap();
+    assert!(sections.message_annotations.is_none(), "the key is the queue manager's alone");
 }

@@ -188,6 +188,8 @@ pub(crate) trait FrontEnd: Wire + Send {
     fn credit(&self, link: LinkId) -> u32;
     /// Lets so many messages come on a link that puts.
     fn set_credit(&mut self, link: LinkId, credit: u32);
+    /// A message that is answered next was put before, under the same idempotency key and with that message-id.
+    fn put_before(&mut self, _link: LinkId, _id: DeliveryId, _message_id: Option<&str>) {}
     /// Answers a message that was put: accepted, rejected, or its state within a unit of work.
     fn answer(&mut self, link: LinkId, id: DeliveryId, state: DeliveryState);
 
