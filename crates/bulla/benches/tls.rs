@@ -5,9 +5,9 @@
 //! `bulla perf channel` and `bulla perf handshake`.
 
 use bulla::catalog::{ChannelDefinition, ChannelKind, Definitions};
-use bulla::dispatcher::Moved;
-use bulla::dispatcher::tls_socket::TlsSocket;
 use bulla::tls::{Tls, channel_client};
+use bulla::turn::Moved;
+use bulla::turn::tls_socket::TlsSocket;
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::create::AlternativeName;
 use bulla_seal::certificate::{Curve, KeySpec, KeyUse};

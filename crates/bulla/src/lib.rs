@@ -59,6 +59,7 @@ pub mod traffic_activity;
 mod traffic_history;
 mod transport;
 mod triggering;
+pub mod turn;
 pub mod users;
 mod wall_clock;
 mod whole_file;

@@ -35,13 +35,13 @@ pub(crate) fn client<'a>(peer: &'a Peer, local: &Local) -> Who<'a> {
 }
 
 /// A message on a client's link names another user than the one who puts it. It is refused by the name that was opened.
-pub(super) fn no_identity_right(producer: &Producer) -> Refusal {
+pub(crate) fn no_identity_right(producer: &Producer) -> Refusal {
     let relayed = producer.relayed.as_ref().map(|relayed| relayed.name.as_str());
     crate::rights::no_identity_right(producer.opened.as_deref().or(relayed).unwrap_or_default())
 }
 
 /// Tells the operator of an attempt to sign in that was refused, as of any refusal.
-pub(super) fn tell_of_sign_in(
+pub(crate) fn tell_of_sign_in(
     manager: &Manager,
     now: Instant,
     address: String,
@@ -63,7 +63,7 @@ pub(super) fn tell_of_sign_in(
 }
 
 /// Closes a connection whose token has expired; asked at each tick, one compare for others.
-pub(super) fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut State) {
+pub(crate) fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let is_over = peer.sign_in.identity.until.is_some_and(|until| local.wall_ms / 1000 >= until);
     if !is_over || peer.front.is_closed() {
         return;
@@ -81,7 +81,7 @@ const CHANNEL_WITHIN: Duration = Duration::from_secs(10);
 
 /// Asks a partner that was let pass for its channels, and has none, whether it may use the queue manager; asked at each
 /// tick.
-pub(super) fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mut State) {
+pub(crate) fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let is_let_in = matches!(peer.admission, Admission::Open) || peer.calling.is_some() || peer.opened.is_none();
     if is_let_in || peer.is_channel || peer.sending.is_some() || peer.front.is_closed() {
         return;
@@ -99,7 +99,7 @@ pub(super) fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mu
 }
 
 /// Has an event raised in the next turn of any dispatcher. A lockout is in the audit log.
-pub(super) fn raise(manager: &Manager, event: Event) {
+pub(crate) fn raise(manager: &Manager, event: Event) {
     if let Event::LockedOut { user, address, failures, seconds } = &event {
         manager.audit.locked_out(user.as_deref(), address.as_deref(), *failures, *seconds);
     }
@@ -109,7 +109,7 @@ pub(super) fn raise(manager: &Manager, event: Event) {
 
 /// Tells of a partner whom TLS has refused. Each is in the audit log; a client that connects again and again fills
 /// neither the log nor the queue of events.
-pub(super) fn tell_of_tls(local: &Local, state: &mut State, event: &Event) {
+pub(crate) fn tell_of_tls(local: &Local, state: &mut State, event: &Event) {
     let Event::TlsRefused { partner, reason, .. } = event else { return };
     let (action, detail) = (Right::Connect.action(), reason.detail.clone());
     let refused = Refused { action, object: "", reason: reason.reason.code, detail, let_in: false };
@@ -122,7 +122,7 @@ pub(super) fn tell_of_tls(local: &Local, state: &mut State, event: &Event) {
 }
 
 /// Tells of refusals that no line was written for; once a tick.
-pub(super) fn tell_of_more(manager: &Manager, now: Instant) {
+pub(crate) fn tell_of_more(manager: &Manager, now: Instant) {
     let more = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).take_left_out(now);
     if let Some(more) = more {
         crate::warning!("{more} more refusals by authority");
@@ -171,7 +171,7 @@ fn open_to_clients(peer: &mut Peer, local: &Local, state: &mut State) -> Result<
 ///
 /// # Errors
 /// As [`open_to_clients`]; 2017 where its user has as many links as it may.
-pub(super) fn may_attach(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
+pub(crate) fn may_attach(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
     open_to_clients(peer, local, state)?;
     let Some(user) = peer.user else { return Ok(()) };
     let suspended = peer.identity.user.as_deref().map_or(0, |name| state.resumable.suspended_of(name));
@@ -368,7 +368,7 @@ pub(crate) fn prove_for_ring(
 }
 
 /// Whether a connection from that address is not to be taken at all (BLOCKADDR).
-pub(super) fn is_blocked(local: &Local, address: SocketAddr) -> bool {
+pub(crate) fn is_blocked(local: &Local, address: SocketAddr) -> bool {
     let Some(warn) = local.manager.blocks(address.ip()) else { return false };
     let refusal = Refusal::new(reason::NOT_AUTHORIZED, "kept out by CHLAUTH(*) TYPE(BLOCKADDR)");
     let from = if warn { format!("{LETS_IN}{address}") } else { address.to_string() };
@@ -377,7 +377,7 @@ pub(super) fn is_blocked(local: &Local, address: SocketAddr) -> bool {
 }
 
 /// Tells the operator that a client was refused.
-pub(super) fn tell_of(peer: &mut Peer, local: &Local, refusal: &Refusal) {
+pub(crate) fn tell_of(peer: &mut Peer, local: &Local, refusal: &Refusal) {
     if refusal.cause == Some(KEPT_OUT) {
         return;
     }
@@ -402,7 +402,7 @@ fn needs(link: &Link) -> Option<(Right, &str)> {
 }
 
 /// Rights have changed: connections and links that have lost theirs end with 2035.
-pub(super) fn recheck<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, state: &mut State) {
+pub(crate) fn recheck<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, state: &mut State) {
     for (key, peer) in peers {
         if peer.calling.is_some() || peer.opened.is_none() || peer.front.is_closed() {
             continue;
@@ -464,7 +464,7 @@ fn recheck_links(peer: &mut Peer, local: &mut Local, state: &mut State, closed: 
 
 /// Whether a relay's message may be put on the queue that it names: a comparison and a look-up, where the one before
 /// named it too and no rights have changed.
-pub(super) fn relayed(producer: &mut Producer, state: &State, who: Who<'_>, to: &str) -> Result<(), Refusal> {
+pub(crate) fn relayed(producer: &mut Producer, state: &State, who: Who<'_>, to: &str) -> Result<(), Refusal> {
     let generation = state.authority_generation;
     let queue = state.store.queue(to);
     let is_same = |last: &Relayed| last.generation == generation && last.queue == queue && last.name == to;

@@ -23,7 +23,7 @@ const COA: (&str, i32) = ("JMS_IBM_Report_COA", 1792);
 const COD: (&str, i32) = ("JMS_IBM_Report_COD", 14336);
 
 /// A queue manager on which users have these rights and no others.
-pub(super) fn harness(queues: &[&str], users: &[&str], records: &[(&str, &str, Right)]) -> Harness {
+pub(crate) fn harness(queues: &[&str], users: &[&str], records: &[(&str, &str, Right)]) -> Harness {
     let queues: Vec<(&str, LocalQueue)> = queues.iter().map(|name| (*name, LocalQueue::default())).collect();
     let harness = Harness::new(&queues);
     for user in users {
@@ -58,7 +58,7 @@ fn allow_records(harness: &Harness, records: &[(&str, &str, Rights)]) {
     state.authority_generation += 1;
 }
 
-pub(super) fn client(harness: &Harness, user: &str) -> Client {
+pub(crate) fn client(harness: &Harness, user: &str) -> Client {
     let address = harness.running().amqp.unwrap().to_string();
     let sasl = match user {
         ANONYMOUS => SaslClient::None,
@@ -68,7 +68,7 @@ pub(super) fn client(harness: &Harness, user: &str) -> Client {
 }
 
 /// A persistent message with such annotations, that asks by such application properties.
-pub(super) fn message(reply_to: &str, annotations: &[(Value, Value)], asked: &[(Value, Value)]) -> Payload {
+pub(crate) fn message(reply_to: &str, annotations: &[(Value, Value)], asked: &[(Value, Value)]) -> Payload {
     let (mut properties, mut message_annotations, mut application_properties) = (Vec::new(), Vec::new(), Vec::new());
     Properties { reply_to: Some(reply_to.into()), ..Properties::default() }.encode_section(&mut properties);
     if !annotations.is_empty() {
@@ -125,7 +125,7 @@ fn reject_one(client: &mut Client, queue: &str) {
     client.detach(link, true).unwrap();
 }
 
-pub(super) fn get_one(client: &mut Client, queue: &str) {
+pub(crate) fn get_one(client: &mut Client, queue: &str) {
     let link = client.receiver(queue, false, false).unwrap().link;
     let delivery = client.get(link, Some(PATIENCE)).unwrap().unwrap();
     client.settle(&delivery, DeliveryState::Accepted).unwrap();

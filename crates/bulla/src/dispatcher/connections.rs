@@ -11,7 +11,7 @@ use crate::reason::{self, Refusal};
 use crate::sole_connection;
 
 /// A connection as DISPLAY CONN shows it.
-pub(super) fn describe(peer: &Peer, local: &Local) -> Connected {
+pub(crate) fn describe(peer: &Peer, local: &Local) -> Connected {
     let Partner { container, product, version, .. } = peer.partner();
     let product = if version.is_empty() { product } else { format!("{product} {version}") };
     Connected {
@@ -55,7 +55,7 @@ fn handle(link: &Link, peer: &Peer) -> Handle {
 
 /// Ends a connection because an administrator said so. What its links held goes back to the queues at once; its units
 /// of work are backed out.
-pub(super) fn stop(peer: &mut Peer, local: &mut Local, state: &mut State) {
+pub(crate) fn stop(peer: &mut Peer, local: &mut Local, state: &mut State) {
     if peer.opened.is_none() {
         // A partner that has not opened the connection can't be told.
         peer.end("stopped by an administrator");
@@ -67,7 +67,7 @@ pub(super) fn stop(peer: &mut Peer, local: &mut Local, state: &mut State) {
 }
 
 /// Ends a connection for a new one of its container.
-pub(super) fn displace(peer: &mut Peer, local: &mut Local, state: &mut State) {
+pub(crate) fn displace(peer: &mut Peer, local: &mut Local, state: &mut State) {
     // It may have given the place up meanwhile.
     if peer.sole.is_some() {
         ending::suspend_all(peer, local, state);

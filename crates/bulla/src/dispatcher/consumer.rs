@@ -30,11 +30,11 @@ const OPENING_MAX: usize = 64;
 /// Bytes of them with which it takes no more from its queue.
 const OPENING_BYTES_MAX: usize = 64 << 20;
 /// How often a reader that passes messages over looks at all of them again.
-pub(super) const RESCAN_EVERY: Duration = Duration::from_millis(200);
+pub(crate) const RESCAN_EVERY: Duration = Duration::from_millis(200);
 /// Unsettled deliveries of a link from which on each settlement may be what lets the next one go.
 pub(crate) const OUTSTANDING_MANY: usize = 100_000;
 /// The same where there are more of them than it remembers: it opens some of them anew each time.
-pub(super) const RESCAN_MANY_EVERY: Duration = Duration::from_secs(10);
+pub(crate) const RESCAN_MANY_EVERY: Duration = Duration::from_secs(10);
 
 /// A link on which a client gets or browses.
 pub(crate) struct Consumer {
@@ -152,15 +152,15 @@ pub(crate) struct Unsettled {
 
 /// A locked message on its way through the opener.
 pub(crate) struct Opening {
-    pub(super) locked: Found,
+    pub(crate) locked: Found,
     /// Its memory, given back when it is sent.
-    pub(super) _held: Held,
+    pub(crate) _held: Held,
 }
 
 /// What is with an adapter: the message as it lay on its queue, and the policy that it is opened under.
-pub(crate) struct Away(pub(super) Box<Arrival>, pub(super) Arc<Policy>);
+pub(crate) struct Away(pub(crate) Box<Arrival>, pub(crate) Arc<Policy>);
 
-pub(super) type Stage = ordered_line::Stage<Away, Result<Readable, Fault>>;
+pub(crate) type Stage = ordered_line::Stage<Away, Result<Readable, Fault>>;
 
 /// The messages of a link that are being opened.
 pub(crate) type OpeningLine = OrderedLine<Opening, Away, Result<Readable, Fault>>;
@@ -181,14 +181,14 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(super) fn defective(cause: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn defective(cause: &'static str, detail: impl Into<String>) -> Self {
         Self::Defective { cause, detail: detail.into() }
     }
 }
 
 impl Consumer {
     /// A link that gets whatever comes next from that queue, which it opened by `opened`.
-    pub(super) fn new(
+    pub(crate) fn new(
         attach: &Attach,
         get: &Get,
         opened: String,
@@ -243,7 +243,7 @@ impl Consumer {
 
     /// Looks the name that was opened up again, where definitions have changed.
     #[inline]
-    pub(super) fn look_up_again(&mut self, state: &State) -> Result<(), Refusal> {
+    pub(crate) fn look_up_again(&mut self, state: &State) -> Result<(), Refusal> {
         if self.route.generation == state.generation {
             return Ok(());
         }
@@ -260,7 +260,7 @@ impl Consumer {
 
     /// Whether one more message may be acquired in the unit of work in which the link acquires, where it does.
     #[inline]
-    pub(super) fn may_acquire(&mut self, local: &Local, state: &State) -> Result<(), Refusal> {
+    pub(crate) fn may_acquire(&mut self, local: &Local, state: &State) -> Result<(), Refusal> {
         let Some(unit) = self.acquires else { return Ok(()) };
         match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
             None => {
@@ -274,7 +274,7 @@ impl Consumer {
     /// Whether its user, or its queue, has as much unsettled as it may. A settlement on another connection wakes no
     /// link here: the next tick looks again.
     #[inline]
-    pub(super) fn has_enough(&self, user: Option<UserId>, local: &mut Local, state: &mut State) -> bool {
+    pub(crate) fn has_enough(&self, user: Option<UserId>, local: &mut Local, state: &mut State) -> bool {
         let (limit, queue) = (self.route.limit, self.route.queue);
         let has_enough = user.is_some_and(|user| state.users.is_full(user))
             || limit.unacknowledged_bytes > 0 && !self.browses() && state.use_of(queue).limited.is_full(limit);
@@ -309,7 +309,7 @@ impl Consumer {
 
     /// Counts a delivery with what its user and its queue have unsettled. Two compares where nothing limits that.
     #[inline]
-    pub(super) fn note_delivered(&mut self, user: Option<UserId>, state: &mut State, id: MessageId, bytes: usize) {
+    pub(crate) fn note_delivered(&mut self, user: Option<UserId>, state: &mut State, id: MessageId, bytes: usize) {
         let (of_user, of_queue) = self.counted(user, state);
         if !of_user && !of_queue {
             return;
@@ -325,7 +325,7 @@ impl Consumer {
     }
 
     /// A message is not there yet: it is the next one that is looked at when its queue is ready.
-    pub(super) fn wait_for(&mut self, state: &mut State, locked: &Found) {
+    pub(crate) fn wait_for(&mut self, state: &mut State, locked: &Found) {
         let browses = self.browses();
         match &mut self.selection {
             _ if self.resumes.taken == Some(locked.id) => self.resumes.first.push_front(locked.id),
@@ -380,7 +380,7 @@ impl Consumer {
 
     /// Whether it takes whatever comes next on its queue: it neither looks nor chooses, and passes nothing over.
     #[inline]
-    pub(super) fn takes_next(&self) -> bool {
+    pub(crate) fn takes_next(&self) -> bool {
         !self.browses()
             && self.selection.is_none()
             && self.search.passed_over.is_empty()
@@ -391,12 +391,12 @@ impl Consumer {
 
     /// Whether messages pass the opener on their way to this link.
     #[inline]
-    pub(super) fn opens(&self) -> bool {
+    pub(crate) fn opens(&self) -> bool {
         self.opens_itself.is_none() && outgoing::is_protected(&self.route)
     }
 
     /// The messages that the client has, and those that it is to get first: each with how often it has failed.
-    pub(super) fn take_locked(&mut self) -> Vec<(MessageId, u32)> {
+    pub(crate) fn take_locked(&mut self) -> Vec<(MessageId, u32)> {
         let Deliveries { outstanding, backed_out, .. } = &mut self.deliveries;
         let ids = outstanding.drain().chain(self.resumes.first.drain(..));
         ids.map(|id| (id, backed_out.remove(&id).unwrap_or(0))).collect()
@@ -404,7 +404,7 @@ impl Consumer {
 
     /// Gives back what the link held, when it ends. What was under way when a client's connection ended counts as
     /// `failed`; a client that ends a link says itself what failed, and need not have looked at what it had prefetched.
-    pub(super) fn leave(&mut self, user: Option<UserId>, wall_ms: u64, state: &mut State, failed: bool) {
+    pub(crate) fn leave(&mut self, user: Option<UserId>, wall_ms: u64, state: &mut State, failed: bool) {
         self.opener.who.leave();
         for (_, was) in std::mem::take(&mut self.deliveries.unsettled) {
             self.take_off(user, state, &was);

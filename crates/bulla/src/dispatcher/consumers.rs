@@ -13,17 +13,17 @@ const STALE_MAX: usize = 64;
 
 /// A link of a connection of this dispatcher. No other link ever has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Seat {
+pub(crate) struct Seat {
     /// The connection's place.
-    pub(super) key: usize,
+    pub(crate) key: usize,
     /// Which of the connections that had this place.
-    pub(super) generation: u64,
-    pub(super) link: LinkId,
+    pub(crate) generation: u64,
+    pub(crate) link: LinkId,
 }
 
 /// What a look at a link came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Looked {
+pub(crate) enum Looked {
     /// A message is on its way.
     Sent,
     /// It has no credit.
@@ -40,11 +40,11 @@ pub(super) enum Looked {
 
 /// What came of serving a queue once.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Round {
+pub(crate) struct Round {
     /// Messages sent.
-    pub(super) sent: usize,
+    pub(crate) sent: usize,
     /// The queue has nothing for links that take whatever comes next.
-    pub(super) is_empty: bool,
+    pub(crate) is_empty: bool,
 }
 
 /// On which lists a link is.
@@ -58,7 +58,7 @@ struct Lists {
 
 /// The links that get from one queue on this dispatcher.
 #[derive(Debug, Default)]
-pub(super) struct Consumers {
+pub(crate) struct Consumers {
     all: HashMap<Seat, Lists>,
     /// Links to look at that take whatever comes next, in turn.
     takers: VecDeque<Seat>,
@@ -74,13 +74,13 @@ pub(super) struct Consumers {
 
 impl Consumers {
     /// A link comes. It is looked at once, because its credit may have come before.
-    pub(super) fn add(&mut self, seat: Seat) {
+    pub(crate) fn add(&mut self, seat: Seat) {
         self.all.insert(seat, Lists { ready: true, ..Lists::default() });
         self.choosers.push_back(seat);
     }
 
     /// A link goes.
-    pub(super) fn remove(&mut self, seat: Seat) {
+    pub(crate) fn remove(&mut self, seat: Seat) {
         self.all.remove(&seat);
         let listed = self.takers.len() + self.choosers.len() + self.idle.len() + self.draining.len();
         if listed > 2 * self.all.len() + STALE_MAX {
@@ -92,17 +92,17 @@ impl Consumers {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
     /// All links, in no order.
-    pub(super) fn seats(&self) -> impl Iterator<Item = Seat> + '_ {
+    pub(crate) fn seats(&self) -> impl Iterator<Item = Seat> + '_ {
         self.all.keys().copied()
     }
 
     /// A link has credit. `takes_next`: it takes whatever comes next. `drains`: it wants to hear when there is nothing.
-    pub(super) fn has_credit(&mut self, seat: Seat, takes_next: bool, drains: bool) {
+    pub(crate) fn has_credit(&mut self, seat: Seat, takes_next: bool, drains: bool) {
         let Some(lists) = self.all.get_mut(&seat) else { return };
         if !std::mem::replace(&mut lists.ready, true) {
             if takes_next { &mut self.takers } else { &mut self.choosers }.push_back(seat);
@@ -113,7 +113,7 @@ impl Consumers {
     }
 
     /// Something has changed for all links: each is looked at.
-    pub(super) fn look_at_all(&mut self) {
+    pub(crate) fn look_at_all(&mut self) {
         for (seat, lists) in &mut self.all {
             if !std::mem::replace(&mut lists.ready, true) {
                 self.choosers.push_back(*seat);
@@ -122,7 +122,7 @@ impl Consumers {
     }
 
     /// The queue has changed: links that had no use for their credit may have some now.
-    pub(super) fn look_at_idle(&mut self) {
+    pub(crate) fn look_at_idle(&mut self) {
         for seat in self.idle.drain(..) {
             let Some(lists) = self.all.get_mut(&seat) else { continue };
             lists.idle = false;
@@ -134,7 +134,7 @@ impl Consumers {
 
     /// Gives one message to each link in turn, until they take nothing more or `most` are sent. Hot path: for a message
     /// one look and two moves in a list.
-    pub(super) fn serve(&mut self, most: usize, mut look: impl FnMut(Seat) -> Looked) -> Round {
+    pub(crate) fn serve(&mut self, most: usize, mut look: impl FnMut(Seat) -> Looked) -> Round {
         let (mut round, mut without) = (Round::default(), 0);
         if self.choosers.is_empty() {
             // The usual case: nothing to take turns with, so one loop is enough.
@@ -186,7 +186,7 @@ impl Consumers {
     }
 
     /// The queue has nothing: has each link told that wants to hear of it. `tell` says whether it is to be told again.
-    pub(super) fn tell_draining(&mut self, mut tell: impl FnMut(Seat) -> bool) {
+    pub(crate) fn tell_draining(&mut self, mut tell: impl FnMut(Seat) -> bool) {
         let all = &mut self.all;
         self.draining.retain(|seat| {
             let Some(lists) = all.get_mut(seat) else { return false };

@@ -29,11 +29,11 @@ const SERVE_MAX: usize = 512;
 const SWEEP_MAX: usize = 10_000;
 
 /// The connections of a dispatcher, and what its turns need beside their sockets.
-pub(super) struct Core<T> {
-    pub(super) peers: Slab<Peer<T>>,
-    pub(super) local: Local,
+pub(crate) struct Core<T> {
+    pub(crate) peers: Slab<Peer<T>>,
+    pub(crate) local: Local,
     /// None of those who have signed in takes much more of the time than another.
-    pub(super) shares: Shares,
+    pub(crate) shares: Shares,
     /// What the journal's thread does, and the processor time that it had taken when that was looked at last.
     journal_meter: Arc<TaskMeter>,
     journal_cpu_ns: u64,
@@ -41,7 +41,7 @@ pub(super) struct Core<T> {
 
 impl<T: Transport> Core<T> {
     /// The core of dispatcher `index`, without connections.
-    pub(super) fn new(
+    pub(crate) fn new(
         index: usize,
         manager: Arc<Manager>,
         mailbox: Arc<Mailbox>,
@@ -60,7 +60,7 @@ impl<T: Transport> Core<T> {
 
     /// Hands the journal what there is for it. The users whose messages those are pay for that, and for what the
     /// journal's thread has done meanwhile.
-    pub(super) fn journal(&mut self, state: &mut State) {
+    pub(crate) fn journal(&mut self, state: &mut State) {
         let Self { local, shares, journal_meter, journal_cpu_ns, .. } = self;
         let began = shares.is_shared().then(|| local.manager.clock.now());
         local.journal(state);
@@ -74,7 +74,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// What the partners of channels have confirmed leaves the transmission queues.
-    pub(super) fn channel_turns(&mut self, state: &mut State) {
+    pub(crate) fn channel_turns(&mut self, state: &mut State) {
         for key in std::mem::take(&mut self.local.channels) {
             let _role = role::enter(Role::ChannelInitiator);
             if let Some(peer) = self.peers.get_mut(key) {
@@ -88,7 +88,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// What channels brought goes on its queues, one unit of work a link.
-    pub(super) fn receive(&mut self, state: &mut State) {
+    pub(crate) fn receive(&mut self, state: &mut State) {
         let Self { peers, local, .. } = self;
         if local.wake_at.is_some_and(|at| at <= local.now) {
             local.wake_at = None;
@@ -109,7 +109,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// What happened on one connection, as its front end says.
-    pub(super) fn events_of(&mut self, key: usize, state: &mut State) {
+    pub(crate) fn events_of(&mut self, key: usize, state: &mut State) {
         let Self { peers, local, shares, .. } = self;
         let Some(peer) = peers.get_mut(key) else { return };
         let user = peer.sharing_user().filter(|_| shares.is_shared());
@@ -162,7 +162,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// Answers what the journal has synced.
-    pub(super) fn confirm(&mut self, state: &mut State) {
+    pub(crate) fn confirm(&mut self, state: &mut State) {
         let synced = state.store.synced();
         while self.local.confirmations.front().is_some_and(|first| first.ticket <= synced) {
             let Some(Confirmation { what, .. }) = self.local.confirmations.pop_front() else { return };
@@ -198,7 +198,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// Gives waiting producers the room there is, and consumers what is on their queues.
-    pub(super) fn serve(&mut self, state: &mut State) {
+    pub(crate) fn serve(&mut self, state: &mut State) {
         self.pace(state);
         for queue in std::mem::take(&mut self.local.freed) {
             let mut waiting = self.local.waiting.remove(&queue).unwrap_or_default();
@@ -301,7 +301,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// An adapter is done with a message of one of the connections, which may be gone by now.
-    pub(super) fn finished(&mut self, done: Finished, state: &mut State) {
+    pub(crate) fn finished(&mut self, done: Finished, state: &mut State) {
         let asker = done.asker;
         let peer = self.peers.get_mut(asker.peer).filter(|peer| peer.generation == asker.generation);
         let peer = match peer {
@@ -327,7 +327,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// What comes due for all connections: room, looks again, expiry, and messages that are stuck.
-    pub(super) fn tick(&mut self, state: &mut State) {
+    pub(crate) fn tick(&mut self, state: &mut State) {
         // Room can come about without a notice: expiry, a cleared queue.
         self.local.freed.extend(self.local.waiting.keys().copied());
         for queue in std::mem::take(&mut self.local.rescan) {
@@ -436,7 +436,7 @@ fn hold(peer: &mut Peer, local: &mut Local, state: &mut State) {
 }
 
 /// What comes due for one connection.
-pub(super) fn tick_of(peer: &mut Peer, local: &mut Local, state: &mut State) {
+pub(crate) fn tick_of(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let now = local.now;
     if peer.calling.as_ref().is_some_and(|calling| calling.deadline.is_some_and(|at| at <= now)) {
         peer.end("no answer to the call in time");

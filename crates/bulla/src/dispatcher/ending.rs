@@ -38,7 +38,7 @@ pub(crate) fn detach_with(
 }
 
 /// Gives back all that a link held; what was delivered and not settled counts as `failed` or not.
-pub(super) fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, failed: bool) {
+pub(crate) fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, failed: bool) {
     let gone = peer.links.remove(&link);
     if let Some(user) = peer.user.filter(|_| gone.as_ref().is_some_and(Link::is_clients)) {
         let granted = if let Some(Link::Producer(producer)) = &gone { producer.granted } else { 0 };
@@ -92,7 +92,7 @@ pub(super) fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link
 
 /// Gives back all that a connection's links held; what was delivered and not settled counts as `failed` or not: it
 /// does not where it is the queue manager that ends the connection.
-pub(super) fn forget_all(peer: &mut Peer, local: &mut Local, state: &mut State, failed: bool) {
+pub(crate) fn forget_all(peer: &mut Peer, local: &mut Local, state: &mut State, failed: bool) {
     if failed {
         suspend_all(peer, local, state);
     }
@@ -128,7 +128,7 @@ pub(super) fn forget_all(peer: &mut Peer, local: &mut Local, state: &mut State, 
 }
 
 /// Keeps what is unsettled on links that may be resumed, of a connection that is over.
-pub(super) fn suspend_all(peer: &mut Peer, local: &Local, state: &mut State) {
+pub(crate) fn suspend_all(peer: &mut Peer, local: &Local, state: &mut State) {
     let links: Vec<LinkId> = peer.links.keys().copied().collect();
     for link in links {
         resume::suspend(peer, local, state, link, Over::Connection);
@@ -137,7 +137,7 @@ pub(super) fn suspend_all(peer: &mut Peer, local: &Local, state: &mut State) {
 
 /// A link closed that wanted its permanent dynamic queue to go with it. No answer is due: where the queue stays,
 /// the log says why.
-pub(super) fn delete_closed(local: &Local, state: &mut State, queue: &str, how: Deletes) {
+pub(crate) fn delete_closed(local: &Local, state: &mut State, queue: &str, how: Deletes) {
     let purge = how == Deletes::WithMessages;
     match state.delete_permanent(queue, purge) {
         Ok(()) => local.manager.ring_all(),
@@ -154,7 +154,7 @@ pub(super) fn delete_closed(local: &Local, state: &mut State, queue: &str, how: 
 }
 
 /// Ends the links of this dispatcher that get from a queue which is gone.
-pub(super) fn end_consumers<T: Transport>(
+pub(crate) fn end_consumers<T: Transport>(
     peers: &mut Slab<Peer<T>>,
     local: &mut Local,
     state: &mut State,

@@ -38,7 +38,7 @@ use std::sync::Arc;
 const OPEN_INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// Hot path, once per message that a client gets: the next message of its queue, if the link takes one.
-pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> Looked {
+pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> Looked {
     let Peer { key, front, links, identity, generation, output_full, user, staged_gets, .. } = peer;
     let (front, Some(Link::Consumer(consumer))) = (&mut **front, links.get_mut(&link)) else { return Looked::Gone };
     if let Err(refusal) = consumer.look_up_again(state) {
@@ -574,7 +574,7 @@ fn apply(
 }
 
 /// A client grants credit, or asks for what is there.
-pub(super) fn credit(peer: &mut Peer, local: &mut Local, link: LinkId, drain: bool) {
+pub(crate) fn credit(peer: &mut Peer, local: &mut Local, link: LinkId, drain: bool) {
     if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) {
         let has_credit = peer.front.credit(link) > 0;
         consumer.draining = drain && has_credit;
@@ -620,7 +620,7 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
 
 /// The queue has nothing for links that take whatever comes next: one of them that drains is told so. Whether it is to
 /// be told again, because its last messages are still being opened.
-pub(super) fn tell_drained(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> bool {
+pub(crate) fn tell_drained(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> bool {
     let drains = |peer: &Peer| matches!(peer.links.get(&link), Some(Link::Consumer(consumer)) if consumer.draining);
     if !drains(peer) || peer.front.credit(link) == 0 {
         return false;

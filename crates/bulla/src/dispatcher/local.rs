@@ -35,48 +35,48 @@ pub(crate) struct Local {
     pub(crate) index: usize,
     pub(crate) manager: Arc<Manager>,
     /// What this dispatcher does, and of it the TLS of its connections.
-    pub(super) meter: Arc<TaskMeter>,
+    pub(crate) meter: Arc<TaskMeter>,
     pub(crate) tls_meter: Arc<TaskMeter>,
     pub(crate) now: Instant,
     pub(crate) wall: SystemTime,
     pub(crate) wall_ms: u64,
     pub(crate) random: crate::random::Random,
-    pub(super) mailbox: Arc<Mailbox>,
+    pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) confirmations: VecDeque<Confirmation>,
     /// Links on which channels receive, and those of them that have something ready in this turn.
     pub(crate) receivers: HashSet<(usize, LinkId)>,
     pub(crate) receiving: Vec<(usize, LinkId)>,
     /// When a channel that pauses wants to be looked at again.
-    pub(super) wake_at: Option<Instant>,
-    pub(super) consumers: HashMap<QueueId, Box<Consumers>>,
-    pub(super) waiting: HashMap<QueueId, HashSet<(usize, LinkId)>>,
+    pub(crate) wake_at: Option<Instant>,
+    pub(crate) consumers: HashMap<QueueId, Box<Consumers>>,
+    pub(crate) waiting: HashMap<QueueId, HashSet<(usize, LinkId)>>,
     /// Queues with readers that wait for the next tick to look again.
     pub(crate) rescan: HashSet<QueueId>,
     /// Rings without their keys, to check clients' own seals by, and when they were read.
-    pub(super) keyless: HashMap<String, (Instant, Arc<Ring>)>,
-    pub(super) serve: ServeList,
+    pub(crate) keyless: HashMap<String, (Instant, Arc<Ring>)>,
+    pub(crate) serve: ServeList,
     /// What consumers with selectors may still look at in this turn.
     pub(crate) looks: selection::Looks,
-    pub(super) freed: Vec<QueueId>,
-    pub(super) touched: Vec<usize>,
-    pub(super) generation: u64,
-    pub(super) definitions_seen: u64,
-    pub(super) authority_seen: u64,
+    pub(crate) freed: Vec<QueueId>,
+    pub(crate) touched: Vec<usize>,
+    pub(crate) generation: u64,
+    pub(crate) definitions_seen: u64,
+    pub(crate) authority_seen: u64,
     /// Something in the open batch is waited for.
     pub(crate) urgent: bool,
     /// When the open batch goes to the journal at the latest.
-    pub(super) flush_by: Option<Instant>,
+    pub(crate) flush_by: Option<Instant>,
     /// Which connection sends from a transmission queue.
     pub(crate) senders: HashMap<QueueId, usize>,
     /// Connections whose channels have something to do in this turn.
-    pub(super) channels: Vec<usize>,
+    pub(crate) channels: Vec<usize>,
     /// Producers that get credit again when their user's rate has some, and when they ask.
-    pub(super) paced: HashSet<(usize, LinkId)>,
-    pub(super) pace_at: Option<Instant>,
+    pub(crate) paced: HashSet<(usize, LinkId)>,
+    pub(crate) pace_at: Option<Instant>,
     /// When queues are to be served again, whatever happens.
-    pub(super) wakes: Vec<(Instant, QueueId)>,
+    pub(crate) wakes: Vec<(Instant, QueueId)>,
     /// Producers that went while messages they had settled were being sealed.
-    pub(super) departed: HashMap<(usize, u64, LinkId), Box<Producer>>,
+    pub(crate) departed: HashMap<(usize, u64, LinkId), Box<Producer>>,
     /// Units of work that are open.
     pub(crate) units: Units,
 }
@@ -106,15 +106,15 @@ pub(crate) enum Confirmed {
 /// Where the confirmation of a removal goes.
 #[derive(Clone, Copy)]
 pub(crate) struct Removal {
-    pub(super) key: usize,
-    pub(super) generation: u64,
-    pub(super) link: LinkId,
-    pub(super) token: u64,
+    pub(crate) key: usize,
+    pub(crate) generation: u64,
+    pub(crate) link: LinkId,
+    pub(crate) token: u64,
 }
 
 impl Local {
     /// What the turns of dispatcher `index` begin with.
-    pub(super) fn new(
+    pub(crate) fn new(
         index: usize,
         manager: Arc<Manager>,
         mailbox: Arc<Mailbox>,
@@ -158,7 +158,7 @@ impl Local {
         }
     }
 
-    pub(super) fn look_at_the_clock(&mut self) {
+    pub(crate) fn look_at_the_clock(&mut self) {
         let clock = &self.manager.clock;
         (self.now, self.wall) = (clock.now(), clock.wall());
         self.wall_ms = wall_ms(self.wall);
@@ -196,7 +196,7 @@ impl Local {
 
     /// Tells the operator of messages whose senders will never hear that they were refused: a line a tick, not a
     /// message.
-    pub(super) fn tell_of_dropped(&self) {
+    pub(crate) fn tell_of_dropped(&self) {
         let dropped = self.manager.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
             crate::warning!("{dropped} refused messages were settled by their senders: they are gone");
@@ -204,7 +204,7 @@ impl Local {
     }
 
     /// After a change of definitions, who waits may wait no longer.
-    pub(super) fn notice_changes(&mut self, state: &mut State) {
+    pub(crate) fn notice_changes(&mut self, state: &mut State) {
         if self.definitions_seen == state.generation {
             return;
         }
@@ -257,7 +257,7 @@ impl Local {
         self.waiting.entry(queue).or_default().insert((key, link));
     }
 
-    pub(super) fn keep_waiting(&mut self, queue: QueueId, waiting: HashSet<(usize, LinkId)>, state: &mut State) {
+    pub(crate) fn keep_waiting(&mut self, queue: QueueId, waiting: HashSet<(usize, LinkId)>, state: &mut State) {
         if !waiting.is_empty() {
             state.use_of(queue).waiters_on |= 1 << self.index;
             self.waiting.entry(queue).or_default().extend(waiting);
@@ -265,7 +265,7 @@ impl Local {
     }
 
     /// Hands the open batch to the journal, collects what it has synced, and learns what became available.
-    pub(super) fn journal(&mut self, state: &mut State) {
+    pub(crate) fn journal(&mut self, state: &mut State) {
         // A removal that no client waits for rides with the next put: a sync of its own would keep that put waiting.
         let due = self.flush_by.is_some_and(|by| by <= self.now);
         let flushed = if due || self.urgent || !self.confirmations.is_empty() {
@@ -308,7 +308,7 @@ impl Local {
     }
 
     /// Queues are gone that others get from or wait for: every dispatcher with such links looks at them, and ends them.
-    pub(super) fn tell_of_gone(&mut self, state: &mut State) {
+    pub(crate) fn tell_of_gone(&mut self, state: &mut State) {
         for (queue, on) in state.gone.drain(..) {
             if on & (1 << self.index) != 0 {
                 self.serve(queue);
@@ -380,7 +380,7 @@ impl Local {
         }
     }
 
-    pub(super) fn add_consumer(&mut self, queue: QueueId, seat: Seat, state: &mut State) {
+    pub(crate) fn add_consumer(&mut self, queue: QueueId, seat: Seat, state: &mut State) {
         state.use_of(queue).consumers_on |= 1 << self.index;
         self.consumers.entry(queue).or_default().add(seat);
         self.serve.add_for_credit(queue);
@@ -397,6 +397,6 @@ fn no_identity() -> Refusal {
 }
 
 /// A queue went while a link had it open: a temporary one, with the link that it was made for.
-pub(super) fn queue_is_gone(opened: &str) -> Refusal {
+pub(crate) fn queue_is_gone(opened: &str) -> Refusal {
     Refusal::new(reason::Q_DELETED, format!("{opened} is gone"))
 }

@@ -66,8 +66,8 @@ pub(crate) enum Link {
 
 /// A suspended link of a connection that is still there.
 pub(crate) struct Left {
-    pub(super) session: SessionId,
-    pub(super) link: Resumable,
+    pub(crate) session: SessionId,
+    pub(crate) link: Resumable,
 }
 
 /// How far a client has come with signing in.
@@ -242,7 +242,7 @@ impl<T: Transport + ?Sized> Peer<T> {
     }
 
     /// One of its links, among those that get from a queue.
-    pub(super) fn seat(&self, link: LinkId) -> Seat {
+    pub(crate) fn seat(&self, link: LinkId) -> Seat {
         Seat { key: self.key, generation: self.generation, link }
     }
 
@@ -252,13 +252,13 @@ impl<T: Transport + ?Sized> Peer<T> {
     }
 
     /// Whether it is unauthenticated: it has not signed in, or as ANONYMOUS, and is no channel.
-    pub(super) fn is_unauthenticated(&self) -> bool {
+    pub(crate) fn is_unauthenticated(&self) -> bool {
         self.sign_in.identity.user.is_none() && self.identity.user.is_none() && self.role() != Role::ChannelInitiator
     }
 
     /// The user whose share of the dispatcher's time this connection uses. None for channels, and for unauthenticated
     /// clients, which have one share together.
-    pub(super) fn sharing_user(&self) -> Option<UserId> {
+    pub(crate) fn sharing_user(&self) -> Option<UserId> {
         self.user.filter(|_| !self.is_unauthenticated() && self.role() != Role::ChannelInitiator)
     }
 

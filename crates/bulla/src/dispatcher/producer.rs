@@ -72,24 +72,24 @@ pub(crate) struct Producer {
 
 /// A message that waits for its adapter, or for those before it.
 pub(crate) struct Pending {
-    pub(super) receipt: Receipt,
-    pub(super) queue: QueueId,
-    pub(super) policy: Option<Arc<Policy>>,
+    pub(crate) receipt: Receipt,
+    pub(crate) queue: QueueId,
+    pub(crate) policy: Option<Arc<Policy>>,
     /// Where it goes from there, from a transmission queue.
-    pub(super) transmission: Option<Arc<TransmissionHeader>>,
+    pub(crate) transmission: Option<Arc<TransmissionHeader>>,
     /// It is one of the copies of a publication.
-    pub(super) copy: Option<CopyOf>,
+    pub(crate) copy: Option<CopyOf>,
     /// The idempotency key that it is put under.
-    pub(super) claim: Option<Box<Claim>>,
+    pub(crate) claim: Option<Box<Claim>>,
     /// Its memory, given back when it is put.
-    pub(super) _held: Option<Held>,
-    pub(super) _counted: Option<BeingSealed>,
+    pub(crate) _held: Option<Held>,
+    pub(crate) _counted: Option<BeingSealed>,
 }
 
 /// Which of the copies of a publication, which lie one after the other.
-pub(super) struct CopyOf {
-    pub(super) is_last: bool,
-    pub(super) whose: Subscriber,
+pub(crate) struct CopyOf {
+    pub(crate) is_last: bool,
+    pub(crate) whose: Subscriber,
 }
 
 /// Where the answer to a delivery goes.
@@ -114,7 +114,7 @@ pub(crate) struct Receipt {
 impl Receipt {
     /// A delivery's state with that outcome, within its unit of work.
     #[inline]
-    pub(super) fn state(&self, outcome: DeliveryState) -> DeliveryState {
+    pub(crate) fn state(&self, outcome: DeliveryState) -> DeliveryState {
         match self.unit {
             None => outcome,
             Some(unit) => unit.state(outcome),
@@ -124,7 +124,7 @@ impl Receipt {
 
 impl Producer {
     /// A link that puts, before it is known where and how.
-    pub(super) fn new(
+    pub(crate) fn new(
         attach: &Attach,
         user: Option<UserId>,
         user_name: Option<String>,
@@ -161,7 +161,7 @@ impl Producer {
 
     /// What is missing of its full credit; 0 where it has enough, or where as much is with the adapters as may be.
     #[inline]
-    pub(super) fn credit_wanted(&self) -> u32 {
+    pub(crate) fn credit_wanted(&self) -> u32 {
         let full = self.credit_full();
         let outstanding = self.granted + u32::try_from(self.pending.len()).unwrap_or(u32::MAX);
         let has_enough = outstanding > full / 2 || self.pending.bytes() >= PENDING_BYTES_FOR_CREDIT;
@@ -170,13 +170,13 @@ impl Producer {
 
     /// Whether its credit no longer counts as room that is taken.
     #[inline]
-    pub(super) fn has_lapsed(&self) -> bool {
+    pub(crate) fn has_lapsed(&self) -> bool {
         self.unused_ticks >= PROMISE_LAPSES_AFTER_TICKS
     }
 
     /// Credit of this link that is counted in its queue's `granted`.
     #[inline]
-    pub(super) fn promised(&self) -> u32 {
+    pub(crate) fn promised(&self) -> u32 {
         if self.has_lapsed() { 0 } else { self.granted }
     }
 
@@ -198,7 +198,7 @@ impl Producer {
 
     /// The link uses its credit: it counts as room that is taken, also where it had lapsed.
     #[inline]
-    pub(super) fn promise_again(&mut self, state: &mut State) {
+    pub(crate) fn promise_again(&mut self, state: &mut State) {
         if self.has_lapsed()
             && let (Some(route), Some(_)) = (&self.route, &self.opened)
             && let Some(usage) = state.uses.get_mut(&route.queue)
@@ -210,7 +210,7 @@ impl Producer {
 
     /// Gives back what the link was promised, when it ends, and gives up its messages that are being sealed. Says
     /// whether units of work have lost one.
-    pub(super) fn leave(&mut self, units: &mut Units, state: &mut State) -> bool {
+    pub(crate) fn leave(&mut self, units: &mut Units, state: &mut State) -> bool {
         if let Some(topic) = self.publishing.as_deref().and_then(Publishing::topic) {
             state.topics.publisher_left(topic);
         }
@@ -241,8 +241,8 @@ pub(crate) fn pending_line() -> SealingLine<Pending> {
 /// The queue that the last message of a relay link named, and when it was allowed.
 #[derive(Debug)]
 pub(crate) struct Relayed {
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The queue of that name itself: another one of that name may be another's.
-    pub(super) queue: Option<QueueId>,
-    pub(super) generation: u64,
+    pub(crate) queue: Option<QueueId>,
+    pub(crate) generation: u64,
 }

@@ -37,7 +37,7 @@ struct Copy {
 }
 
 /// The topic that a message is published on; none for one that goes to a queue. A compare for a link to a queue.
-pub(super) fn topic_of(producer: &Producer, arrival: &Arrival, state: &State) -> Result<Option<String>, Refusal> {
+pub(crate) fn topic_of(producer: &Producer, arrival: &Arrival, state: &State) -> Result<Option<String>, Refusal> {
     let Some(publishing) = &producer.publishing else { return Ok(None) };
     match &publishing.topic {
         Some(topic) => Ok(Some(topic.clone())),
@@ -49,7 +49,7 @@ pub(super) fn topic_of(producer: &Producer, arrival: &Arrival, state: &State) ->
 }
 
 /// A message has come for a topic: it is put on the queue of each subscription that it matches, or of none.
-pub(super) fn publish(
+pub(crate) fn publish(
     putting: Putting<'_>,
     local: &mut Local,
     state: &mut State,
@@ -205,7 +205,7 @@ fn begin(
 
 /// Puts the publication at the head of a link's pending messages, once all its copies are ready. False where they are
 /// not.
-pub(super) fn put_ready(
+pub(crate) fn put_ready(
     producer: &mut Producer,
     mut front: Option<&mut Front>,
     local: &mut Local,

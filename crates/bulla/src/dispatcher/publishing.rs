@@ -10,24 +10,24 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Publishing {
     /// The link's topic; none for an anonymous relay.
-    pub(super) topic: Option<String>,
+    pub(crate) topic: Option<String>,
     /// The client's container, whose own subscriptions may leave its publications out.
-    pub(super) container: Option<String>,
-    pub(super) publisher: Option<Publisher>,
+    pub(crate) container: Option<String>,
+    pub(crate) publisher: Option<Publisher>,
     /// What the policies of subscriptions seal with, by policy.
-    pub(super) sealings: Sealings,
-    pub(super) scratch: Scratch,
+    pub(crate) sealings: Sealings,
+    pub(crate) scratch: Scratch,
 }
 
 /// Whose a copy of a publication is.
 pub(crate) struct Subscriber {
-    pub(super) counts: Arc<Counts>,
+    pub(crate) counts: Arc<Counts>,
     /// The publication goes to the others where this one can't be put.
-    pub(super) is_spared: bool,
+    pub(crate) is_spared: bool,
 }
 
 impl Subscriber {
-    pub(super) fn of(target: &Target, publisher: &Publisher, persistent: bool) -> Self {
+    pub(crate) fn of(target: &Target, publisher: &Publisher, persistent: bool) -> Self {
         Self { counts: target.subscription.counts.clone(), is_spared: !publisher.needs(target, persistent) }
     }
 }
@@ -40,7 +40,7 @@ impl Publishing {
     }
 
     /// The topic that was published on last.
-    pub(super) fn published(&self) -> Option<&str> {
+    pub(crate) fn published(&self) -> Option<&str> {
         self.publisher.as_ref().map(|publisher| publisher.topic.as_str())
     }
 

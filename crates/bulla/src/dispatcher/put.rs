@@ -132,9 +132,9 @@ fn unknown_unit(producer: &mut Producer, front: &mut Front, local: &Local, state
 
 /// Whose message is gone without a word to its sender, and for where it was.
 #[derive(Clone, Copy)]
-pub(super) struct Unheard<'a> {
-    pub(super) queue: &'a str,
-    pub(super) user: Option<&'a str>,
+pub(crate) struct Unheard<'a> {
+    pub(crate) queue: &'a str,
+    pub(crate) user: Option<&'a str>,
 }
 
 impl Unheard<'_> {
@@ -154,11 +154,11 @@ impl Unheard<'_> {
 }
 
 /// A put that is under way: the link that the message came on, who puts it, and where the answer goes.
-pub(super) struct Putting<'a> {
-    pub(super) producer: &'a mut Producer,
-    pub(super) front: &'a mut Front,
-    pub(super) identity: &'a Identity,
-    pub(super) receipt: Receipt,
+pub(crate) struct Putting<'a> {
+    pub(crate) producer: &'a mut Producer,
+    pub(crate) front: &'a mut Front,
+    pub(crate) identity: &'a Identity,
+    pub(crate) receipt: Receipt,
 }
 
 /// Puts a message, or has it sealed or checked first. `found` is where it goes, once that is known.
@@ -242,7 +242,7 @@ fn ask_key(
 }
 
 /// Forgets idempotency keys whose time is over. The notes of any that the journal does not take now go after a restart.
-pub(super) fn expire_keys(local: &mut Local, state: &mut State) {
+pub(crate) fn expire_keys(local: &mut Local, state: &mut State) {
     if state.keys.is_empty() {
         return;
     }
@@ -301,7 +301,7 @@ fn put_treated(
 }
 
 /// A message that asks for reports has them put in its user's name: that user must be allowed to put there.
-pub(super) fn check_reply_to(
+pub(crate) fn check_reply_to(
     receipt: Receipt,
     arrival: &Arrival,
     who: Who<'_>,
@@ -315,7 +315,7 @@ pub(super) fn check_reply_to(
     Ok(())
 }
 
-pub(super) fn refuse(
+pub(crate) fn refuse(
     front: Option<&mut Front>,
     local: &mut Local,
     receipt: Receipt,
@@ -335,7 +335,7 @@ pub(super) fn refuse(
 }
 
 /// A put is refused: by its reason with the queue, where that is still there, by its cause with the policy.
-pub(super) fn count_refused(
+pub(crate) fn count_refused(
     local: &Local,
     state: &mut State,
     queue: QueueId,
@@ -370,7 +370,7 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
 
 /// Lets credit lapse that links do not use while others wait for room on the same queue: it can't be taken back, and
 /// the link that holds it in a row would keep them waiting for ever.
-pub(super) fn tick(peer: &mut Peer, state: &mut State) {
+pub(crate) fn tick(peer: &mut Peer, state: &mut State) {
     for link in peer.links.values_mut() {
         let Link::Producer(producer) = link else { continue };
         if producer.granted == 0 || producer.has_lapsed() {
@@ -433,23 +433,23 @@ fn relay_route(producer: &mut Producer, arrival: &Arrival, state: &State, who: W
 }
 
 /// What a message of this link needs before it is put there.
-pub(super) fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -> Result<Treatment, Refusal> {
+pub(crate) fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -> Result<Treatment, Refusal> {
     Treatment::of(route.policy.as_ref(), producer.sealed_by_client, &route.queue_name, arrival)
 }
 
 /// A message of a link that is sealed or checked before it is put.
-pub(super) struct Treating<'a> {
-    pub(super) producer: &'a Producer,
-    pub(super) identity: &'a Identity,
-    pub(super) receipt: Receipt,
+pub(crate) struct Treating<'a> {
+    pub(crate) producer: &'a Producer,
+    pub(crate) identity: &'a Identity,
+    pub(crate) receipt: Receipt,
     /// Its slot in the link's line.
-    pub(super) slot: Slot,
-    pub(super) route: &'a Route,
+    pub(crate) slot: Slot,
+    pub(crate) route: &'a Route,
 }
 
 impl Treating<'_> {
     /// Begins what the message needs. `sealing` is what seals for its queue.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         self,
         treatment: Treatment,
         sealing: &mut Option<Sealing>,
@@ -523,7 +523,7 @@ fn note(producer: &mut Producer, local: &Local, done: Finished) {
 }
 
 /// Puts what is ready at the head of a link's pending messages, in the order they came.
-pub(super) fn put_ready(producer: &mut Producer, mut front: Option<&mut Front>, local: &mut Local, state: &mut State) {
+pub(crate) fn put_ready(producer: &mut Producer, mut front: Option<&mut Front>, local: &mut Local, state: &mut State) {
     while let Some((Pending { copy, .. }, _)) = producer.pending.front() {
         if copy.is_some() {
             match publish::put_ready(producer, front.as_deref_mut(), local, state) {
@@ -614,7 +614,7 @@ impl Local {
     }
 
     /// A message is on its queue: it is counted, and reported where its sender asks for that.
-    pub(super) fn note_put(&self, state: &mut State, receipt: Receipt, queue: QueueId, id: MessageId, is_remote: bool) {
+    pub(crate) fn note_put(&self, state: &mut State, receipt: Receipt, queue: QueueId, id: MessageId, is_remote: bool) {
         if is_remote {
             state.probe_queue_time(queue, id);
         }
@@ -628,7 +628,7 @@ impl Local {
     }
 
     /// Answers a put: now where the journal has synced past it, otherwise when it has.
-    pub(super) fn answer_put(&mut self, front: Option<&mut Front>, receipt: Receipt, ticket: Ticket, state: &State) {
+    pub(crate) fn answer_put(&mut self, front: Option<&mut Front>, receipt: Receipt, ticket: Ticket, state: &State) {
         self.urgent |= ticket > state.store.synced();
         match front {
             Some(_) if receipt.settled => {}

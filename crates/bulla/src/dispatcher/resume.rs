@@ -18,9 +18,9 @@ use bulla_queue::{MessageId, Ticket};
 
 /// What an attach is answered with.
 #[derive(Default)]
-pub(super) struct Resumption {
+pub(crate) struct Resumption {
     /// The link's place, where it may be suspended later.
-    pub(super) resumable: Option<Box<Resumable>>,
+    pub(crate) resumable: Option<Box<Resumable>>,
     unsettled: Option<UnsettledMap>,
     /// Tokens of deliveries that the client has, too.
     resumed: Vec<u64>,
@@ -30,7 +30,7 @@ pub(super) struct Resumption {
 
 impl Resumption {
     /// Fills in what the client has to know.
-    pub(super) fn fill(&mut self, granted: Granted) -> Granted {
+    pub(crate) fn fill(&mut self, granted: Granted) -> Granted {
         Granted {
             keep: self.resumable.as_ref().map(|link| link.keep),
             unsettled: self.unsettled.take(),
@@ -55,7 +55,7 @@ fn name_of(peer: &Peer, attach: &Attach) -> Option<LinkName> {
 ///
 /// # Errors
 /// 2042: one is. It is not taken from there.
-pub(super) fn may_attach(peer: &Peer, state: &State, attach: &Attach) -> Result<(), Refusal> {
+pub(crate) fn may_attach(peer: &Peer, state: &State, attach: &Attach) -> Result<(), Refusal> {
     if state.resumable.is_empty() || !name_of(peer, attach).is_some_and(|name| state.resumable.is_attached(&name)) {
         return Ok(());
     }
@@ -68,7 +68,7 @@ pub(super) fn may_attach(peer: &Peer, state: &State, attach: &Attach) -> Result<
 }
 
 /// An attach was refused: what was kept under its name is over.
-pub(super) fn refused(peer: &Peer, local: &Local, state: &mut State, attach: &Attach) {
+pub(crate) fn refused(peer: &Peer, local: &Local, state: &mut State, attach: &Attach) {
     if !state.resumable.is_empty()
         && let Some(kept) = name_of(peer, attach).and_then(|name| state.resumable.take(&name))
     {
@@ -77,7 +77,7 @@ pub(super) fn refused(peer: &Peer, local: &Local, state: &mut State, attach: &At
 }
 
 /// A client's link to put is attached: takes up what was kept of it, and has a place kept for the next time.
-pub(super) fn puts(
+pub(crate) fn puts(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
@@ -121,7 +121,7 @@ pub(super) fn puts(
 }
 
 /// A client's link to get is attached: takes up what was kept of it, and has a place kept for the next time.
-pub(super) fn gets(
+pub(crate) fn gets(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
@@ -210,14 +210,14 @@ fn is_final(outcome: &DeliveryState) -> bool {
 
 impl Resumption {
     /// Takes the outcomes that are to be applied once the link is there.
-    pub(super) fn take_outcomes(&mut self) -> Vec<(u64, DeliveryState)> {
+    pub(crate) fn take_outcomes(&mut self) -> Vec<(u64, DeliveryState)> {
         std::mem::take(&mut self.outcomes)
     }
 }
 
 /// The attachment of a link is over and was not closed: what is unsettled on it is kept, where it may be resumed. To be
 /// called before the link is forgotten.
-pub(super) fn suspend(peer: &mut Peer, local: &Local, state: &mut State, link: LinkId, over: Over) {
+pub(crate) fn suspend(peer: &mut Peer, local: &Local, state: &mut State, link: LinkId, over: Over) {
     let Peer { key, generation, front, links, .. } = peer;
     let (resumable, session, kept) = match links.get_mut(&link) {
         Some(Link::Producer(producer)) => {
@@ -251,7 +251,7 @@ pub(super) fn suspend(peer: &mut Peer, local: &Local, state: &mut State, link: L
 }
 
 /// A session, or with none the connection, is over: the time of links that were suspended before may count now.
-pub(super) fn over(peer: &mut Peer, local: &Local, state: &mut State, session: Option<SessionId>) {
+pub(crate) fn over(peer: &mut Peer, local: &Local, state: &mut State, session: Option<SessionId>) {
     let over = if session.is_some() { Over::Session } else { Over::Connection };
     for left in peer.left.iter().filter(|left| session.is_none_or(|session| left.session == session)) {
         state.resumable.over(&left.link, over, local.now);
@@ -262,7 +262,7 @@ pub(super) fn over(peer: &mut Peer, local: &Local, state: &mut State, session: O
 }
 
 /// Ends suspended links whose time is over, whose queue is gone, or whose user may not get from it any more.
-pub(super) fn tick(local: &Local, state: &mut State) {
+pub(crate) fn tick(local: &Local, state: &mut State) {
     if state.resumable.is_empty() {
         return;
     }

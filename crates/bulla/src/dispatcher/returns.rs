@@ -21,7 +21,7 @@ const RETRIED_BYTES_PER_TICK: u64 = 8 << 20;
 
 /// Whether a body that could not be read may be read another time: it was the disk or the log that said no, not the
 /// bytes.
-pub(super) fn is_passing(error: &ReadError) -> bool {
+pub(crate) fn is_passing(error: &ReadError) -> bool {
     matches!(
         error,
         ReadError::Away { .. } | ReadError::Log(LogError::Unavailable(_)) | ReadError::Spill(SpillError::Io(_))
@@ -29,7 +29,7 @@ pub(super) fn is_passing(error: &ReadError) -> bool {
 }
 
 /// Counts why a message does not go to its reader.
-pub(super) fn fail(from: &Route, manager: &Manager, cause: &'static str) {
+pub(crate) fn fail(from: &Route, manager: &Manager, cause: &'static str) {
     if let Some(policy) = &from.policy {
         manager.accounts.fail(&policy.name, cause);
     }
@@ -52,7 +52,7 @@ fn move_away(to: &str, from: &Route, state: &mut State, id: MessageId, label: La
 }
 
 /// Moves a message whose seal is defective to the error queue (inventory B2.15).
-pub(super) fn quarantine(
+pub(crate) fn quarantine(
     from: &Route,
     moment: &Moment<'_>,
     state: &mut State,

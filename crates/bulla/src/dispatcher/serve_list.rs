@@ -8,15 +8,15 @@ const SCANNED_MAX: usize = 16;
 
 /// A queue to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    pub(super) queue: QueueId,
+pub(crate) struct Asked {
+    pub(crate) queue: QueueId,
     /// The queue has changed, or something that its links wait for. Otherwise only those with new credit are looked at.
-    pub(super) has_changed: bool,
+    pub(crate) has_changed: bool,
 }
 
 /// The queues to serve.
 #[derive(Debug, Default)]
-pub(super) struct ServeList {
+pub(crate) struct ServeList {
     order: Vec<Asked>,
     /// Where each of them is, once they are more than are looked at one by one.
     known: HashMap<QueueId, usize>,
@@ -24,12 +24,12 @@ pub(super) struct ServeList {
 
 impl ServeList {
     /// Has `queue` served, too, for all its links that may take something. Hot path, several times a message.
-    pub(super) fn add(&mut self, queue: QueueId) {
+    pub(crate) fn add(&mut self, queue: QueueId) {
         self.ask(Asked { queue, has_changed: true });
     }
 
     /// Has `queue` served, too, for links with new credit.
-    pub(super) fn add_for_credit(&mut self, queue: QueueId) {
+    pub(crate) fn add_for_credit(&mut self, queue: QueueId) {
         self.ask(Asked { queue, has_changed: false });
     }
 
@@ -50,12 +50,12 @@ impl ServeList {
     }
 
     /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
     /// Those there are; from then on there are none.
-    pub(super) fn take(&mut self) -> Vec<Asked> {
+    pub(crate) fn take(&mut self) -> Vec<Asked> {
         self.known.clear();
         std::mem::take(&mut self.order)
     }

@@ -40,7 +40,7 @@ const PUT_KEPT_PART: f64 = 0.9;
 
 /// What users have had of a dispatcher's time.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
+pub(crate) struct Shares {
     accounts: HashMap<UserId, Account>,
     is_shared: bool,
     /// What the one who wants something, and has had the least, has had.
@@ -96,7 +96,7 @@ impl Account {
 
 impl Shares {
     /// A turn begins in which connections of these users want to be read.
-    pub(super) fn begin(&mut self, now: Instant, wanting: impl Iterator<Item = UserId> + Clone) {
+    pub(crate) fn begin(&mut self, now: Instant, wanting: impl Iterator<Item = UserId> + Clone) {
         let had = self.least;
         for user in wanting.clone() {
             self.accounts.entry(user).or_insert_with(|| Account::new(had, now)).wanted_at = now;
@@ -119,19 +119,19 @@ impl Shares {
     }
 
     /// Whether it is to be told what users take of this turn.
-    pub(super) fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.is_shared
     }
 
     /// How many bytes of that user may still be read in this turn; none for as many as there are.
-    pub(super) fn may_read(&self, user: UserId) -> Option<usize> {
+    pub(crate) fn may_read(&self, user: UserId) -> Option<usize> {
         let account = self.accounts.get(&user).filter(|_| self.is_shared)?;
         let is_ahead = account.had > self.least + nanoseconds(AHEAD_MAX);
         Some(if is_ahead { 0 } else { account.left })
     }
 
     /// So many bytes of that user were read.
-    pub(super) fn read(&mut self, user: UserId, bytes: u64) {
+    pub(crate) fn read(&mut self, user: UserId, bytes: u64) {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if let Some(account) = self.accounts.get_mut(&user) {
             account.read_bytes = account.read_bytes.saturating_add(bytes);
@@ -140,18 +140,18 @@ impl Shares {
     }
 
     /// That user's connections took so much of this turn.
-    pub(super) fn took(&mut self, user: UserId, time: Duration) {
+    pub(crate) fn took(&mut self, user: UserId, time: Duration) {
         self.took_weighted(user, time, 1);
     }
 
     /// That user's connections took so much of this turn, and connections, sessions or links came and went in it.
-    pub(super) fn took_for_links(&mut self, user: UserId, time: Duration) {
+    pub(crate) fn took_for_links(&mut self, user: UserId, time: Duration) {
         self.took_weighted(user, time, LINK_WEIGHT);
     }
 
     /// The journal took so much time to hand over and write what was put. `put_by` says how many bytes of persistent
     /// messages a user has put since it came, `put_by_all` how many all users have.
-    pub(super) fn journal_took(&mut self, time: Duration, put_by_all: u64, put_by: impl Fn(UserId) -> u64) {
+    pub(crate) fn journal_took(&mut self, time: Duration, put_by_all: u64, put_by: impl Fn(UserId) -> u64) {
         let lately = |before: f64, more: u64| before * PUT_KEPT_PART + more as f64;
         self.put_lately = lately(self.put_lately, put_by_all.saturating_sub(self.put_bytes));
         self.put_bytes = put_by_all;

@@ -40,7 +40,7 @@ fn post(local: &Local, to: ConnectionId, notice: Notice) {
 }
 
 /// Opens a connection that has waited to be the only one of its container.
-pub(super) fn open(peer: &mut Peer, local: &mut Local) {
+pub(crate) fn open(peer: &mut Peer, local: &mut Local) {
     if let Some(wish) = &peer.sole {
         let (capabilities, properties) = wish.granted();
         peer.front.accept_open(capabilities, properties);
@@ -49,7 +49,7 @@ pub(super) fn open(peer: &mut Peer, local: &mut Local) {
 }
 
 /// A connection has ended: the next one of its container is opened.
-pub(super) fn leave(peer: &mut Peer, local: &Local, state: &mut State) {
+pub(crate) fn leave(peer: &mut Peer, local: &Local, state: &mut State) {
     let Some(wish) = peer.sole.take() else { return };
     let id = ConnectionId::new(local.index, peer.generation);
     if let Some(next) = state.sole_connections.leave(&wish.container, id) {

@@ -18,7 +18,7 @@ use crate::topics::subscribe::Wanted;
 /// Where the topics are that are made for a link.
 const TEMPORARY_TOPICS: &str = "BULLA.TEMPORARY";
 /// The topic that a name is, where it is one.
-pub(super) fn topic_of(name: Option<&str>, is_topic: bool) -> Option<String> {
+pub(crate) fn topic_of(name: Option<&str>, is_topic: bool) -> Option<String> {
     let name = name?;
     match name.strip_prefix(PREFIX) {
         Some(topic) => Some(topic.to_owned()),
@@ -30,7 +30,7 @@ pub(super) fn topic_of(name: Option<&str>, is_topic: bool) -> Option<String> {
 ///
 /// # Errors
 /// 2035.
-pub(super) fn temporary(state: &State, who: Who<'_>, local: &mut Local) -> Result<String, Refusal> {
+pub(crate) fn temporary(state: &State, who: Who<'_>, local: &mut Local) -> Result<String, Refusal> {
     let topic = format!("{TEMPORARY_TOPICS}/{}", local.random.name::<16>());
     for right in [Right::Publish, Right::Subscribe] {
         state.check_topic(who, right, &topic).map_err(|refusal| Refusal {
@@ -46,7 +46,7 @@ pub(super) fn temporary(state: &State, who: Who<'_>, local: &mut Local) -> Resul
 ///
 /// # Errors
 /// See [`State::subscribe`]; 2440 for a name that can't be.
-pub(super) fn open(
+pub(crate) fn open(
     peer: &Peer,
     local: &mut Local,
     state: &mut State,
@@ -85,7 +85,7 @@ pub(super) fn open(
 ///
 /// # Errors
 /// 2428 where there is none, or it is another user's.
-pub(super) fn recover(
+pub(crate) fn recover(
     peer: &Peer,
     local: &Local,
     state: &State,

@@ -2,9 +2,9 @@
 
 use super::direct::{Direct, connect};
 use crate::catalog::{Change, LocalQueue};
-use crate::dispatcher::Arrival;
 use crate::dispatcher::harness::{Harness, PATIENCE, message, number};
 use crate::mailbox::Notice;
+use crate::turn::Arrival;
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::MessageId;
 use bulla_amqp::{

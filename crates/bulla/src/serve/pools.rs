@@ -2,9 +2,9 @@
 
 use crate::catalog::status::{TaskKind, Tasks};
 use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX, QueueManager};
-use crate::dispatcher::{Dispatcher, Left, Listeners};
 use crate::manager::Manager;
 use crate::tls::Tls;
+use crate::turn::{Dispatcher, Left, Listeners};
 use bulla_device::role::{self, Role};
 use std::io;
 use std::sync::atomic::Ordering;

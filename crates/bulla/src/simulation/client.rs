@@ -3,8 +3,8 @@
 use super::body::{filler_at, shown_body};
 use super::checker::{Checker, Fact, Holder, Number, OperationId, Queue, Shown};
 use super::protection::sign_in;
-use crate::dispatcher::pipe::{Pipe, PipeEnd};
-use crate::dispatcher::socket::Moved;
+use crate::turn::pipe::{Pipe, PipeEnd};
+use crate::turn::socket::Moved;
 use bulla_amqp::transaction::{Control, Declare, Discharge, LOCAL_TRANSACTIONS};
 use bulla_amqp::types::{ReceiverSettleMode, Source};
 use bulla_amqp::{

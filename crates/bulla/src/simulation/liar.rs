@@ -9,10 +9,10 @@ use crate::channel::protocol::{self, CAPABILITY, REFUSALS, ReceiverGreeting, Sen
 use crate::channel::refused::Refused;
 use crate::channel::supervisor;
 use crate::channel::transmission::{Destination, TransmissionHeader};
-use crate::dispatcher::pipe::{Pipe, PipeEnd};
-use crate::dispatcher::socket::Moved;
 use crate::envelope;
 use crate::manager::State;
+use crate::turn::pipe::{Pipe, PipeEnd};
+use crate::turn::socket::Moved;
 use bulla_amqp::types::Target;
 use bulla_amqp::{
     AttachReply, AttachRequest, Config, Connection, DeliveryId, DeliveryState, Event, IncomingAttach, LinkId,

@@ -1,9 +1,9 @@
 //! A connection over a socket: bytes that come go into its front end, and what the front end has goes out.
 
-use super::local::Local;
-use super::peer::Peer;
 use super::socket::{Moved, Socket};
 use crate::catalog::ChannelDefinition;
+use crate::dispatcher::local::Local;
+use crate::dispatcher::peer::Peer;
 use crate::events::Event;
 use crate::front::offered;
 use crate::reason::Refusal;

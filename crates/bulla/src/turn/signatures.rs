@@ -4,8 +4,8 @@
 //! computed at once on this thread, and once many are there, they fill an accelerator's lanes. A handshake that waits
 //! keeps no one else waiting.
 
-use super::CONNECTIONS_MAX;
 use super::connection::Connection;
+use crate::dispatcher::CONNECTIONS_MAX;
 use crate::mailbox::{Mailbox, Notice};
 use crate::manager::Manager;
 use bulla_device::scheduler::{Answer, Sink};
