@@ -335,7 +335,7 @@ impl Liar {
         let claimed = usize::try_from(sequence.saturating_sub(first)).unwrap_or(usize::MAX);
         for id in note.in_doubt.into_iter().take(if queue.is_some() { claimed } else { 0 }) {
             let Some(queue) = queue else { break };
-            let Ok(body) = partner.store.body(id) else { continue };
+            let Ok(body) = partner.store.body_now(id) else { continue };
             let shown = shown(&envelope::payload_of(&body))?;
             around.checker.lies_there(queue, shown)?;
             may_be_gone(around.checker, queue, shown.number);

@@ -318,6 +318,7 @@ impl World {
             }
             self.clock.advance(Duration::from_millis(100));
         }
+        let disk = self.node.disk().clone();
         let Some(running) = self.node.running() else { return Ok(()) };
         let state = &mut *running.manager.lock();
         let waiting: Vec<_> = self.clients.iter().flat_map(Client::waits).collect();
@@ -340,6 +341,9 @@ impl World {
         let Some(queue) = state.store.queue(DEAD_LETTER_QUEUE) else { return Ok(()) };
         let body = envelope::chunks_of(Payload::default());
         let put = state.store.put(queue, Message::new(true, body));
+        if disk.crashed() {
+            return Ok(());
+        }
         put.map_err(|error| format!("the disk has room, and a message finds none: {error}"))?;
         Ok(())
     }
