@@ -135,6 +135,7 @@ impl<T: Transport> Core<T> {
                         get::settled(peer, local, state, link, token, outcome, settled);
                     }
                 }
+                Event::Unit(asked) => unit_of_work::asked(peer, local, state, *asked),
                 Event::OutcomeLost { txn_id } => unit_of_work::outcome_lost(peer, local, &txn_id),
                 Event::Credit { link, drain } => get::credit(peer, local, link, drain),
                 Event::Acquires { link, txn_id } => {
@@ -362,8 +363,7 @@ fn arrived_elsewhere(peer: &mut Peer, local: &mut Local, state: &mut State, deli
             ending::detach(peer, local, state, delivery.link, &refusal);
         }
         Some(Link::Receiving(_)) => receiver::arrived(peer, local, state, delivery),
-        Some(Link::Coordinator(_)) => unit_of_work::arrived(peer, local, state, &delivery),
-        Some(Link::Producer(_) | Link::Consumer(_) | Link::Sending(_)) | None => {}
+        Some(Link::Producer(_) | Link::Consumer(_) | Link::Sending(_) | Link::Coordinator(_)) | None => {}
     }
 }
 

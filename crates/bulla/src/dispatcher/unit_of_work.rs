@@ -21,12 +21,11 @@ use super::producer::Receipt;
 use super::publishing::Subscriber;
 use super::returns;
 use crate::front::link::{Attach, Granted};
-use crate::front::{Delivery, Front, LinkId};
+use crate::front::{Front, LinkId, UnitAsked, UnitStep};
 use crate::manager::State;
 use crate::maps::HashSet;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
-use bulla_amqp::transaction::{Control, Declare, Discharge};
 use bulla_amqp::{DeliveryState, Error, condition};
 use bulla_queue::{Message, MessageId, QueueId};
 use std::time::Duration;
@@ -58,27 +57,29 @@ pub(crate) fn attached(peer: &mut Peer, attach: &Attach) {
 }
 
 /// A client declares or discharges.
-pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: &Delivery) {
-    let answer = Answer { link: delivery.link, id: delivery.id, settled: delivery.settled };
-    let credit = peer.front.credit(delivery.link);
-    if credit <= COORDINATOR_CREDIT / 2 && !delivery.beyond_credit {
-        peer.front.set_credit(delivery.link, COORDINATOR_CREDIT);
+pub(crate) fn asked(peer: &mut Peer, local: &mut Local, state: &mut State, asked: UnitAsked) {
+    let UnitAsked { link, id, settled, beyond_credit, step } = asked;
+    if !matches!(peer.links.get(&link), Some(Link::Coordinator(_))) {
+        return;
     }
-    let result = match Control::read(&delivery.payload) {
-        _ if delivery.beyond_credit => {
+    let answer = Answer { link, id, settled };
+    let credit = peer.front.credit(link);
+    if credit <= COORDINATOR_CREDIT / 2 && !beyond_credit {
+        peer.front.set_credit(link, COORDINATOR_CREDIT);
+    }
+    let result = match step {
+        _ if beyond_credit => {
             Err(Error::new(condition::TRANSFER_LIMIT_EXCEEDED, "sent to the coordinator beyond the credit granted"))
         }
-        Err(error) => Err(Error::new(condition::DECODE_ERROR, error.to_string())),
-        Ok(Control::Declare(declare)) => self::declare(peer, local, &declare, answer),
-        Ok(Control::Discharge(discharge)) => return self::discharge(peer, local, state, &discharge, answer),
+        Err(error) => Err(error),
+        Ok(UnitStep::Declare) => declare(peer, local, answer),
+        Ok(UnitStep::Commit(unit)) => return discharge(peer, local, state, &unit, false, answer),
+        Ok(UnitStep::BackOut(unit)) => return discharge(peer, local, state, &unit, true, answer),
     };
     say(peer, local, state, answer, result);
 }
 
-fn declare(peer: &mut Peer, local: &mut Local, declare: &Declare, answer: Answer) -> Result<DeliveryState, Error> {
-    if declare.global_id.is_some() {
-        return Err(Error::new(condition::NOT_IMPLEMENTED, "distributed transactions are not offered"));
-    }
+fn declare(peer: &mut Peer, local: &mut Local, answer: Answer) -> Result<DeliveryState, Error> {
     if answer.settled {
         return Err(Error::new(
             condition::NOT_ALLOWED,
@@ -106,11 +107,11 @@ fn declare(peer: &mut Peer, local: &mut Local, declare: &Declare, answer: Answer
     Ok(DeliveryState::Declared { txn_id: id.to_bytes() })
 }
 
-fn discharge(peer: &mut Peer, local: &mut Local, state: &mut State, discharge: &Discharge, answer: Answer) {
-    let Some(id) = local.units.of(peer.key, peer.generation, &discharge.txn_id) else {
+fn discharge(peer: &mut Peer, local: &mut Local, state: &mut State, txn_id: &[u8], backs_out: bool, answer: Answer) {
+    let Some(id) = local.units.of(peer.key, peer.generation, txn_id) else {
         return say(peer, local, state, answer, Err(unknown()));
     };
-    if discharge.fail {
+    if backs_out {
         if let Some(unit) = take(peer, local, id) {
             back_out(peer, local, state, unit);
         }

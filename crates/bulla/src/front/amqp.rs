@@ -19,12 +19,14 @@ pub(crate) struct Amqp {
     engine: Connection,
     /// Attaches that the core has not answered yet.
     asked: HashMap<LinkId, Asked>,
+    /// Links for units of work, with their sessions: few, and most connections have none.
+    coordinators: Vec<(LinkId, SessionId)>,
 }
 
 impl Amqp {
     /// The front end of that engine.
     pub(crate) fn new(engine: Connection) -> Self {
-        Self { engine, asked: HashMap::default() }
+        Self { engine, asked: HashMap::default(), coordinators: Vec::new() }
     }
 }
 
@@ -55,9 +57,18 @@ fn delivery(id: DeliveryId) -> bulla_amqp::DeliveryId {
     bulla_amqp::DeliveryId::from_bits(id.0 as u32)
 }
 
+/// Whether a link is one of the coordinator's. A compare where the connection has none.
+#[inline]
+fn is_among(coordinators: &[(LinkId, SessionId)], link: LinkId) -> bool {
+    !coordinators.is_empty() && coordinators.iter().any(|(other, _)| *other == link)
+}
+
 /// Hot path: a delivery or an outcome, made of what is taken out of the engine's event. None for the other events.
-fn frequent(event: &mut EngineEvent) -> Option<Event> {
+fn frequent(event: &mut EngineEvent, coordinators: &[(LinkId, SessionId)]) -> Option<Event> {
     match event {
+        EngineEvent::Delivery(delivery) if is_among(coordinators, delivery.link.into()) => {
+            Some(links::unit_asked(delivery))
+        }
         EngineEvent::Delivery(delivery) => {
             let bulla_amqp::Delivery { link, id, tag, settled, beyond_credit, state, payload, .. } = delivery;
             Some(Event::Delivery(Delivery {
@@ -108,8 +119,14 @@ impl Amqp {
     /// An event that is neither an attach nor [`frequent`]. None where the core has nothing to do.
     fn seldom(&mut self, found: EngineEvent) -> Option<Event> {
         match &found {
-            EngineEvent::Detached { link, .. } => drop(self.asked.remove(&LinkId::from(*link))),
-            EngineEvent::SessionEnded(session, _) => self.asked.retain(|_, asked| asked.session != *session),
+            EngineEvent::Detached { link, .. } => {
+                self.asked.remove(&LinkId::from(*link));
+                self.coordinators.retain(|(other, _)| *other != LinkId::from(*link));
+            }
+            EngineEvent::SessionEnded(session, _) => {
+                self.asked.retain(|_, asked| asked.session != *session);
+                self.coordinators.retain(|(_, other)| *other != SessionId::from(*session));
+            }
             _ => {}
         }
         event(found)
@@ -119,7 +136,7 @@ impl Amqp {
 impl FrontEnd for Amqp {
     fn poll_event(&mut self) -> Option<Event> {
         loop {
-            if let Some(event) = frequent(self.engine.peek_event()?) {
+            if let Some(event) = frequent(self.engine.peek_event()?, &self.coordinators) {
                 self.engine.drop_event();
                 return Some(event);
             }
@@ -167,6 +184,9 @@ impl FrontEnd for Amqp {
 
     fn accept_link(&mut self, id: LinkId, granted: Granted) {
         if let Some(asked) = self.asked.remove(&id) {
+            if asked.is_for_units() {
+                self.coordinators.push((id, asked.session.into()));
+            }
             self.engine.accept_link(link(id), asked.granted(granted));
         }
     }

@@ -4,7 +4,7 @@
 //! the same connection. Between them stands what the other end has not taken yet.
 
 use super::link::{Attach, Get, Granted, Place, Put, Wants};
-use super::{Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, SessionId, WayOut, Wire};
+use super::{Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, SessionId, UnitAsked, UnitStep, WayOut, Wire};
 use crate::outgoing::{OpensItself, Outgoing};
 use bulla_amqp::{DeliveryState, Error, Mechanism, Open, Payload, SaslSecret, Symbol, Value, condition};
 use bytes::Bytes;
@@ -106,6 +106,16 @@ fn open() -> Open {
     }
 }
 
+/// Whether an answer, which may be one within a unit of work, refuses.
+fn refused(state: DeliveryState) -> Result<(), Option<Error>> {
+    match state {
+        DeliveryState::Accepted => Ok(()),
+        DeliveryState::Rejected(error) => Err(error.map(|error| *error)),
+        DeliveryState::Transactional { outcome: Some(outcome), .. } => refused(*outcome),
+        other => panic!("it is answered with {other:?}"),
+    }
+}
+
 /// A queue or topic of that name.
 fn named(name: &str) -> Place {
     Place::Named { name: name.to_owned(), is_topic: false }
@@ -148,6 +158,53 @@ impl Direct {
         self.attach_to_get(Get { place: named(queue), opens_itself: OpensItself::asked(true), ..Get::default() })
     }
 
+    /// Opens the coordinator of units of work. They end with this link.
+    ///
+    /// # Errors
+    /// The core's refusal.
+    pub(crate) fn open_for_units(&self) -> Result<LinkId, Error> {
+        self.attach(Wants::Units)
+    }
+
+    /// Begins a unit of work.
+    ///
+    /// # Errors
+    /// The core's refusal.
+    pub(crate) fn declare(&self, coordinator: LinkId) -> Result<Bytes, Option<Error>> {
+        match self.ask(coordinator, UnitStep::Declare) {
+            DeliveryState::Declared { txn_id } => Ok(txn_id),
+            other => refused(other).map(|()| Bytes::new()),
+        }
+    }
+
+    /// Ends a unit of work: all of it is done, and durable where it has to be.
+    ///
+    /// # Errors
+    /// The core's refusal: it is backed out.
+    pub(crate) fn commit(&self, coordinator: LinkId, unit: &Bytes) -> Result<(), Option<Error>> {
+        refused(self.ask(coordinator, UnitStep::Commit(unit.clone())))
+    }
+
+    /// Ends a unit of work: nothing of it is done.
+    ///
+    /// # Errors
+    /// The core's refusal.
+    pub(crate) fn back_out(&self, coordinator: LinkId, unit: &Bytes) -> Result<(), Option<Error>> {
+        refused(self.ask(coordinator, UnitStep::BackOut(unit.clone())))
+    }
+
+    fn ask(&self, link: LinkId, step: UnitStep) -> DeliveryState {
+        let id = {
+            let mut inside = lock(&self.shared);
+            let id = DeliveryId(inside.handle());
+            let asked = UnitAsked { link, id, settled: false, beyond_credit: false, step: Ok(step) };
+            inside.events.push_back(Event::Unit(Box::new(asked)));
+            id
+        };
+        (self.wake)();
+        self.wait("an answer", |inside| inside.answers.remove(&id))
+    }
+
     /// Puts a message, and says when it is on its queue and in the journal as it asks.
     ///
     /// # Errors
@@ -162,6 +219,24 @@ impl Direct {
     /// # Errors
     /// The core's refusal.
     pub(crate) fn put_once(&self, link: LinkId, payload: Payload) -> Result<Option<String>, Option<Error>> {
+        self.put_under(link, payload, None)
+    }
+
+    /// Puts a message in a unit of work.
+    ///
+    /// # Errors
+    /// The core's refusal.
+    pub(crate) fn put_in(&self, unit: &Bytes, link: LinkId, payload: Payload) -> Result<(), Option<Error>> {
+        let state = DeliveryState::Transactional { txn_id: unit.clone(), outcome: None };
+        self.put_under(link, payload, Some(state)).map(drop)
+    }
+
+    fn put_under(
+        &self,
+        link: LinkId,
+        payload: Payload,
+        state: Option<DeliveryState>,
+    ) -> Result<Option<String>, Option<Error>> {
         let id = self.wait("credit", |inside| match inside.links.get_mut(&link)? {
             LinkState::Open { credit: 0, .. } | LinkState::Attaching => None,
             LinkState::Open { credit, .. } => {
@@ -174,7 +249,7 @@ impl Direct {
         let id = {
             let mut inside = lock(&self.shared);
             let id = DeliveryId(inside.handle());
-            let (tag, state) = (None, None);
+            let tag = None;
             inside.events.push_back(Event::Delivery(Delivery {
                 link,
                 id,
@@ -187,11 +262,8 @@ impl Direct {
             id
         };
         (self.wake)();
-        match self.wait("an answer", |inside| inside.answers.remove(&id)) {
-            DeliveryState::Accepted => Ok(lock(&self.shared).put_before.remove(&id)),
-            DeliveryState::Rejected(error) => Err(error.map(|error| *error)),
-            other => panic!("a put is answered with {other:?}"),
-        }
+        refused(self.wait("an answer", |inside| inside.answers.remove(&id)))?;
+        Ok(lock(&self.shared).put_before.remove(&id))
     }
 
     /// The next message of a link, for which it waits until `deadline`. None where there is none by then.
@@ -237,6 +309,12 @@ impl Direct {
         let outcome = Event::Outcome { link: got.link, token: got.token, state: Some(state), settled: true };
         lock(&self.shared).events.push_back(outcome);
         (self.wake)();
+    }
+
+    /// Says what becomes of a message when a unit of work is committed.
+    pub(crate) fn settle_in(&self, unit: &Bytes, got: &Got, state: DeliveryState) {
+        let outcome = Some(Box::new(state));
+        self.settle(got, DeliveryState::Transactional { txn_id: unit.clone(), outcome });
     }
 
     /// Ends a link.

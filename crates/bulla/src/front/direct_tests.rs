@@ -174,3 +174,37 @@ fn a_put_that_is_tried_again_under_its_key_is_done_once_also_after_a_crash() {
     let sections = Sections::scan(&got.message).unwrap();
     assert!(sections.message_annotations.is_none(), "the key is the queue manager's alone");
 }
+
+#[test]
+fn a_unit_of_work_is_done_whole_or_not_at_all() {
+    let mut harness = Harness::new(&[("IN", LocalQueue::default()), ("OUT", LocalQueue::default())]);
+    let direct = join(&harness);
+    let (to_in, to_out) = (direct.open_to_put("IN").unwrap(), direct.open_to_put("OUT").unwrap());
+    let gets = direct.open_to_get("IN").unwrap();
+    let units = direct.open_for_units().unwrap();
+    direct.put(to_in, message(1, 4, true)).unwrap();
+
+    let unit = direct.declare(units).unwrap();
+    let got = direct.get(gets, soon()).unwrap().unwrap();
+    direct.settle_in(&unit, &got, DeliveryState::Accepted);
+    direct.put_in(&unit, to_out, message(2, 4, true)).unwrap();
+    assert_eq!((harness.depth("IN"), harness.depth("OUT")), (1, 0), "nothing is done yet");
+    direct.back_out(units, &unit).unwrap();
+    assert_eq!((harness.available("IN"), harness.depth("OUT")), (vec![(1, 1)], 0));
+    assert!(direct.put_in(&unit, to_out, message(2, 4, true)).is_err(), "the unit is over");
+
+    let unit = direct.declare(units).unwrap();
+    let got = direct.get(gets, soon()).unwrap().unwrap();
+    direct.settle_in(&unit, &got, DeliveryState::Accepted);
+    direct.put_in(&unit, to_out, message(3, 4, true)).unwrap();
+    let refused = direct.put_in(&unit, to_out, keyed("key", 4, true)).unwrap_err().unwrap();
+    assert!(refused.description.unwrap().contains("2046 MQRC_OPTIONS_ERROR cause=idempotency-key"));
+    direct.commit(units, &unit).unwrap();
+    assert_eq!((harness.depth("IN"), harness.available("OUT")), (0, vec![(3, 0)]));
+
+    let unit = direct.declare(units).unwrap();
+    direct.put_in(&unit, to_out, message(5, 4, true)).unwrap();
+    direct.close(units);
+    harness.kill(|| drop(direct));
+    assert_eq!((harness.depth("IN"), harness.available("OUT")), (0, vec![(3, 0)]));
+}

@@ -86,6 +86,8 @@ pub(crate) enum Event {
     },
     /// A link that puts: a whole message.
     Delivery(Delivery),
+    /// A link for units of work: the client begins or ends one. Answered with [`FrontEnd::answer`].
+    Unit(Box<UnitAsked>),
     /// A link that gets: what the client did with a message. The last one counts, as far as the core has not acted on
     /// one.
     Outcome {
@@ -105,6 +107,32 @@ pub(crate) enum Event {
     },
     /// The connection ended: the last event.
     Closed(Option<Error>),
+}
+
+/// What a client asks of the coordinator of units of work.
+#[derive(Debug)]
+pub(crate) struct UnitAsked {
+    /// The link.
+    pub(crate) link: LinkId,
+    /// The handle of the answer.
+    pub(crate) id: DeliveryId,
+    /// Whether the client wants no answer.
+    pub(crate) settled: bool,
+    /// Whether the client had no credit for it.
+    pub(crate) beyond_credit: bool,
+    /// What it asks, or why that can't be read.
+    pub(crate) step: Result<UnitStep, Error>,
+}
+
+/// A step of a unit of work.
+#[derive(Debug)]
+pub(crate) enum UnitStep {
+    /// A unit begins.
+    Declare,
+    /// The unit of that id is committed.
+    Commit(Bytes),
+    /// The unit of that id is backed out.
+    BackOut(Bytes),
 }
 
 /// The partner's answer to a link that this side wanted.

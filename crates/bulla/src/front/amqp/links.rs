@@ -5,11 +5,13 @@ use crate::catalog::topic_names;
 use crate::front::link::{
     Attach, ChannelTerms, Get, Granted, KEPT_SECONDS_MAX, Keep, OnClose, Over, Place, Put, QueueWish, Wants,
 };
+use crate::front::{Event, UnitAsked, UnitStep};
 use crate::outgoing::OpensItself;
 use crate::reason::{self, Refusal};
+use bulla_amqp::transaction::{self, Control};
 use bulla_amqp::types::{AnyTarget, SenderSettleMode, Source, Target};
 use bulla_amqp::{
-    AttachReply, Coordinator, DeliveryState, IncomingAttach, Role, SessionId, Symbol, Value, transaction,
+    AttachReply, Coordinator, Delivery, DeliveryState, Error, IncomingAttach, Role, SessionId, Symbol, Value, condition,
 };
 
 /// A link that offers or asks for this puts and gets sealed bytes (SEAL.md, who may seal where).
@@ -301,7 +303,27 @@ fn node_properties(goes_with_link: bool) -> Vec<(Symbol, Value)> {
     goes_with_link.then(|| (Symbol::from_static(LIFETIME), policy())).into_iter().collect()
 }
 
+/// What a message to the coordinator asks.
+pub(super) fn unit_asked(delivery: &Delivery) -> Event {
+    let step = match Control::read(&delivery.payload) {
+        Err(error) => Err(Error::new(condition::DECODE_ERROR, error.to_string())),
+        Ok(Control::Declare(declare)) if declare.global_id.is_some() => {
+            Err(Error::new(condition::NOT_IMPLEMENTED, "distributed transactions are not offered"))
+        }
+        Ok(Control::Declare(_)) => Ok(UnitStep::Declare),
+        Ok(Control::Discharge(discharge)) if discharge.fail => Ok(UnitStep::BackOut(discharge.txn_id)),
+        Ok(Control::Discharge(discharge)) => Ok(UnitStep::Commit(discharge.txn_id)),
+    };
+    let Delivery { link, id, settled, beyond_credit, .. } = *delivery;
+    Event::Unit(Box::new(UnitAsked { link: link.into(), id: id.into(), settled, beyond_credit, step }))
+}
+
 impl Asked {
+    /// Whether the link is for units of work.
+    pub(super) fn is_for_units(&self) -> bool {
+        matches!((self.role, &self.target), (Role::Receiver, Some(AnyTarget::Coordinator(_))))
+    }
+
     /// The answer to an attach that is granted.
     pub(super) fn granted(self, granted: Granted) -> AttachReply {
         let offers = [
