@@ -194,8 +194,8 @@ pub struct LogLimits {
 
 /// An ordered, durable log of batches with one writer at a time.
 ///
-/// Nothing here waits for a disk or a network except `claim`, `replay`, `read_now`, `reserve` and `settle`; time is an
-/// argument.
+/// Nothing here waits for a disk or a network except `claim`, `replay` and `read_now`, which are for a start, and
+/// `settle`, which is for an end; time is an argument.
 pub trait Log: Send {
     /// Becomes the writer: returns the new epoch and the end of the log. From its return on every earlier writer is
     /// refused, however late its writes arrive.
@@ -235,8 +235,8 @@ pub trait Log: Send {
     /// Bytes that batches not yet submitted may take without asking for more.
     fn space(&self) -> u64;
 
-    /// Makes room for a batch of `batch_bytes` on top of [`Log::space`], or says `Full`. One above
-    /// [`LogLimits::batch_bytes_max`] has its room kept until it comes, and afterwards at least `besides` bytes of
+    /// Makes room for a batch of `batch_bytes` on top of [`Log::space`], or says `Full`; no data is written for that. One
+    /// above [`LogLimits::batch_bytes_max`] has its room kept until it comes, and afterwards at least `besides` bytes of
     /// space are left.
     fn reserve(&mut self, batch_bytes: u64, besides: u64) -> Result<(), LogError>;
 

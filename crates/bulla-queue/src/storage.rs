@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// A directory. Names survive a power cut once `sync_dir` has returned, contents once `sync` of the file has.
@@ -87,6 +88,13 @@ pub trait StorageFile: Send + Sync + 'static {
     /// # Errors
     /// Not all could be written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes an empty file so long, with space on the disk that is its own, and returns without writing that: it reads
+    /// as zeros. False where the file system can't.
+    ///
+    /// # Errors
+    /// `StorageFull` or `QuotaExceeded`, or anything else that failed.
+    fn allocate(&self, bytes: u64) -> io::Result<bool>;
 
     /// Makes contents and length survive a power cut.
     ///
@@ -187,6 +195,14 @@ impl StorageFile for File {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.write_all_at(bytes, offset)
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<bool> {
+        match rustix::fs::fallocate(self, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -232,7 +232,8 @@ fn a_message_found_in_the_journal_is_marked_only_if_its_body_asks_and_then_stays
     store.acknowledge(ids[1]).unwrap();
 }
 
-/// A disk whose files are not in the page cache, and whose reads end when that is allowed.
+/// A disk whose files are not in the page cache, and whose reads, and the zeros written into new segments, end when
+/// that is allowed.
 #[derive(Clone, Default)]
 struct SlowDisk {
     disk: SimDisk,
@@ -240,6 +241,20 @@ struct SlowDisk {
 }
 
 struct SlowFile(<SimDisk as Storage>::File, Arc<(Mutex<bool>, Condvar)>);
+
+impl SlowDisk {
+    fn set_open(&self, open: bool) {
+        *self.gate.0.lock().unwrap() = open;
+        self.gate.1.notify_all();
+    }
+}
+
+impl SlowFile {
+    fn wait(&self) {
+        let (open, changed) = &*self.1;
+        drop(changed.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
+    }
+}
 
 impl Storage for SlowDisk {
     type File = SlowFile;
@@ -274,16 +289,20 @@ impl StorageFile for SlowFile {
         self.0.bytes()
     }
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        let (open, changed) = &*self.1;
-        let is_closed = |open: &mut bool| !*open;
-        drop(changed.wait_while(open.lock().unwrap(), is_closed).unwrap());
+        self.wait();
         self.0.read_at(offset, into)
     }
     fn read_at_once(&self, _offset: u64, _into: &mut [u8]) -> io::Result<bool> {
         Ok(false)
     }
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() >= 64 << 10 && bytes.iter().all(|byte| *byte == 0) {
+            self.wait();
+        }
         self.0.write_at(offset, bytes)
+    }
+    fn allocate(&self, bytes: u64) -> io::Result<bool> {
+        self.0.allocate(bytes)
     }
     fn sync(&self) -> io::Result<()> {
         self.0.sync()
@@ -305,22 +324,52 @@ fn a_file_log_reads_on_a_thread_of_its_own_what_is_not_in_the_page_cache() {
         }),
         ..FileLogOptions::default()
     };
-    *disk.gate.0.lock().unwrap() = true;
+    disk.set_open(true);
     let log = FileLog::open(disk.clone(), options).unwrap();
     let mut store = open(Box::new(log), limits());
     let queue = store.define("ORDERS", QueueAttributes::default()).unwrap();
     store.put(queue, message(1, 100)).unwrap();
     store.sync(Instant::now()).unwrap();
-    *disk.gate.0.lock().unwrap() = false;
+    disk.set_open(false);
     let before = *woken.0.lock().unwrap();
     let found = store.lock_next(queue, None, 0).unwrap();
     assert!(matches!(store.body(found.id), Err(ReadError::Away { .. })), "the disk is not waited for");
-    *disk.gate.0.lock().unwrap() = true;
-    disk.gate.1.notify_all();
+    disk.set_open(true);
     let is_silent = |wakes: &mut u32| *wakes == before;
     let waited = woken.1.wait_timeout_while(woken.0.lock().unwrap(), Duration::from_secs(60), is_silent).unwrap();
     assert!(!waited.1.timed_out(), "the caller is woken when it has come");
     drop(waited);
     store.poll(Instant::now()).unwrap();
     assert_eq!(store.body(found.id).unwrap().len(), 100);
+}
+
+#[test]
+fn a_put_that_needs_space_does_not_wait_for_a_segment_that_is_being_written() {
+    let disk = SlowDisk::default();
+    disk.set_open(true);
+    let options = FileLogOptions {
+        segment_bytes: 1 << 20,
+        first_segment_bytes: 1 << 20,
+        driver: Driver::Thread,
+        ..FileLogOptions::default()
+    };
+    let log = FileLog::open(disk.clone(), options).unwrap();
+    let mut store = open(Box::new(log), Limits { reserve_bytes: 4 << 20, ..limits() });
+    let queue = store.define("ORDERS", QueueAttributes { max_depth: 1_000_000, ..QueueAttributes::default() }).unwrap();
+    disk.set_open(false);
+    let (done, is_done) = std::sync::mpsc::channel();
+    let puts = std::thread::spawn(move || {
+        // Several segments, and messages with a segment of their own.
+        for number in 0..100 {
+            store.put(queue, message(number, if number % 10 == 0 { 300_000 } else { 30_000 })).unwrap();
+        }
+        done.send(()).unwrap();
+        store
+    });
+    let put = is_done.recv_timeout(Duration::from_secs(60));
+    disk.set_open(true);
+    let mut store = puts.join().unwrap();
+    assert_eq!(put, Ok(()), "a put waits for the disk");
+    store.sync(Instant::now()).unwrap();
+    assert_eq!(store.status(queue).unwrap().available, 100);
 }

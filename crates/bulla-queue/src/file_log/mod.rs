@@ -178,7 +178,8 @@ struct Writer<S: Storage> {
     epoch: u64,
 }
 
-/// A segment that is not in use: written full once, with no batch in it that its next header would let pass.
+/// A segment that is not in use: written full once, or only allocated; no batch is in it that its next header would let
+/// pass.
 struct Spare<F> {
     name: String,
     file: F,
@@ -198,6 +199,8 @@ struct Space<S: Storage> {
     next_number: u64,
     /// A thread makes a segment.
     making: bool,
+    /// Names of spares that were allocated, and need not survive a power cut yet.
+    unsynced: Vec<String>,
     /// When the disk said that it is full.
     full: bool,
     full_since: Option<Instant>,
@@ -220,6 +223,7 @@ impl<S: Storage> FileLog<S> {
             current_left: 0,
             next_number: 0,
             making: false,
+            unsynced: Vec::new(),
             full: false,
             full_since: None,
             failed: None,
@@ -307,6 +311,14 @@ impl<S: Storage> FileLog<S> {
         start(JOURNAL_THREAD, Shared::write_until_stopped)?;
         start("journal-reader", Shared::read_until_stopped)?;
         start("journal-space", Shared::keep_space_until_stopped)
+    }
+
+    /// The keeper has something to do.
+    fn have_space_kept(&self) {
+        match self.options.driver {
+            Driver::Inline => self.shared.keep_space(),
+            Driver::Thread | Driver::Adaptive { .. } => self.shared.space_changed.notify_all(),
+        }
     }
 
     fn is_inline(&self, batch: &Batch, inbox: &Inbox) -> bool {
@@ -470,10 +482,7 @@ impl<S: Storage> Log for FileLog<S> {
             }
         }
         drop((segments, space));
-        match self.options.driver {
-            Driver::Inline => self.shared.keep_space(),
-            Driver::Thread | Driver::Adaptive { .. } => self.shared.space_changed.notify_all(),
-        }
+        self.have_space_kept();
         Ok(())
     }
 
@@ -485,7 +494,9 @@ impl<S: Storage> Log for FileLog<S> {
     fn reserve(&mut self, batch_bytes: u64, besides: u64) -> Result<(), LogError> {
         let batch_bytes_max = self.limits().batch_bytes_max;
         if batch_bytes <= batch_bytes_max {
-            return self.shared.make_spare(true);
+            let added = self.shared.add_spare();
+            self.have_space_kept();
+            return added;
         }
         // Behind a segment of its own nothing goes into the segment before, however much is left there.
         let needed = besides.saturating_add(hold(&self.shared.inbox).unwritten_bytes);
@@ -495,12 +506,14 @@ impl<S: Storage> Log for FileLog<S> {
                 break;
             }
             drop(space);
-            self.shared.make_spare(true)?;
+            self.shared.add_spare()?;
         }
-        let made = self.shared.make(batch_bytes)?;
+        let made = self.shared.allocate(batch_bytes)?;
         let mut space = hold(&self.shared.space);
         space.dedicated.push(made);
         space.cutting += 1;
+        drop(space);
+        self.have_space_kept();
         Ok(())
     }
 
@@ -643,6 +656,9 @@ impl<S: Storage> Shared<S> {
     fn roll(&self, writer: &mut Writer<S>, bytes: u64) -> Result<Arc<Segment<S::File>>, LogError> {
         let spare = loop {
             let mut space = hold(&self.space);
+            if let Some(reason) = &space.failed {
+                return Err(LogError::Failed { reason: reason.clone() });
+            }
             if bytes > self.segment_bytes / LARGE_BATCH_DIVISOR {
                 let fitting = space.dedicated.iter().enumerate().filter(|(_, spare)| spare.capacity >= bytes);
                 // The smallest, so that a larger batch still finds its own.
@@ -727,7 +743,8 @@ impl<S: Storage> Shared<S> {
                 if space.stop {
                     return;
                 }
-                let idle = space.retired.is_empty() && (!space.spares.is_empty() || space.full);
+                let has_work = !space.retired.is_empty() || !space.unsynced.is_empty();
+                let idle = !has_work && (!space.spares.is_empty() || space.full || space.making);
                 if !idle && space.failed.is_none() {
                     break;
                 }
@@ -753,20 +770,35 @@ impl<S: Storage> Shared<S> {
                 return;
             }
         }
+        if let Err(error) = self.sync_allocated() {
+            // A later sync of them would prove nothing.
+            hold(&self.space).failed = Some(format!("syncing a new segment: {error}"));
+            (self.waker)();
+            return;
+        }
         if hold(&self.space).spares.is_empty() {
             // A full disk is reported to those who put.
             let _ = self.make_spare(false);
         }
     }
 
+    /// Makes allocated spares durable. One that is in use by now was synced before it was begun; one that is lost in a
+    /// power cut is space that is free again.
+    fn sync_allocated(&self) -> io::Result<()> {
+        let unsynced = std::mem::take(&mut hold(&self.space).unsynced);
+        if unsynced.is_empty() {
+            return Ok(());
+        }
+        for file in unsynced.iter().filter_map(|name| self.storage.open(name).ok()) {
+            file.sync()?;
+        }
+        self.storage.sync_dir()
+    }
+
     /// Oldest first, and each name gone for good before the next is touched: a crash must not leave a gap.
     fn recycle(&self, dead: &Segment<S::File>) -> io::Result<()> {
         let name = segment_name(dead.header.base);
-        let number = {
-            let mut space = hold(&self.space);
-            space.next_number += 1;
-            space.next_number
-        };
+        let number = self.next_number();
         if dead.header.capacity == self.segment_bytes && hold(&self.space).spares.len() < SPARES_MAX {
             let spare = format!("{SPARE_PREFIX}{number}");
             self.storage.rename(&name, &spare)?;
@@ -810,23 +842,66 @@ impl<S: Storage> Shared<S> {
         result
     }
 
+    /// Adds a spare without waiting for one that is being written, and without writing one.
+    fn add_spare(&self) -> Result<(), LogError> {
+        if hold(&self.space).full {
+            return Err(LogError::Full);
+        }
+        let made = self.allocate(self.segment_bytes);
+        let mut space = hold(&self.space);
+        let result = made.map(|spare| space.spares.push(spare));
+        space.full |= result.is_err();
+        drop(space);
+        self.space_changed.notify_all();
+        result
+    }
+
+    /// Makes a file of which nothing is written yet: its blocks are its own. The keeper makes that durable, or who begins
+    /// the segment before. Where the file system can't do that, it is written full of zeros.
+    fn allocate(&self, capacity: u64) -> Result<Spare<S::File>, LogError> {
+        let number = self.next_number();
+        let (new, name) = (format!("{NEW_PREFIX}{number}"), format!("{SPARE_PREFIX}{number}"));
+        let allocated = self.storage.create(&new).and_then(|file| {
+            let is_allocated = file.allocate(SEGMENT_HEADER_BYTES + capacity)?;
+            if is_allocated {
+                self.storage.rename(&new, &name)?;
+            }
+            Ok(is_allocated.then_some(file))
+        });
+        match allocated {
+            Ok(Some(file)) => {
+                hold(&self.space).unsynced.push(name.clone());
+                Ok(Spare { name, file, capacity })
+            }
+            Ok(None) => {
+                let _ = self.storage.remove(&new);
+                self.make(capacity)
+            }
+            Err(error) => Err(self.not_made(&new, error)),
+        }
+    }
+
+    fn next_number(&self) -> u64 {
+        let mut space = hold(&self.space);
+        space.next_number += 1;
+        space.next_number
+    }
+
+    fn not_made(&self, name: &str, error: io::Error) -> LogError {
+        let _ = self.storage.remove(name); // what is left of it goes at the next start
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LogError::Full,
+            _ => LogError::Unavailable(error),
+        }
+    }
+
     /// Makes a file full of zeros: an overwrite then needs no new block, and its sync no second journal.
     fn make(&self, capacity: u64) -> Result<Spare<S::File>, LogError> {
-        let number = {
-            let mut space = hold(&self.space);
-            space.next_number += 1;
-            space.next_number
-        };
+        let number = self.next_number();
         let new = format!("{NEW_PREFIX}{number}");
         self.is_slow.store(true, Ordering::Relaxed);
         let made = self.fill(&new, &format!("{SPARE_PREFIX}{number}"), capacity);
-        made.map_err(|error| {
-            let _ = self.storage.remove(&new); // what is left of it goes at the next start
-            match error.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LogError::Full,
-                _ => LogError::Unavailable(error),
-            }
-        })
+        made.map_err(|error| self.not_made(&new, error))
     }
 
     fn fill(&self, new: &str, name: &str, capacity: u64) -> io::Result<Spare<S::File>> {

@@ -367,6 +367,11 @@ impl StorageFile for SimFile {
         stepped
     }
 
+    fn allocate(&self, bytes: u64) -> io::Result<bool> {
+        let zeros = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
+        self.write_at(0, &zeros).map(|()| true)
+    }
+
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.state();
         let stepped = state.step(false);
