@@ -19,6 +19,8 @@ pub(crate) struct Harness {
     dir: TempDir,
     running: Option<Running>,
     queues: Vec<(String, LocalQueue)>,
+    /// What of the settings is this test's own.
+    sets: fn(&mut Settings),
 }
 
 /// What a queue shows of a message: its number, how often its delivery failed.
@@ -26,8 +28,13 @@ pub(crate) type Shown = (u64, u32);
 
 impl Harness {
     pub(crate) fn new(queues: &[(&str, LocalQueue)]) -> Self {
+        Self::with(queues, |_| {})
+    }
+
+    /// With settings of its own.
+    pub(crate) fn with(queues: &[(&str, LocalQueue)], sets: fn(&mut Settings)) -> Self {
         let queues = queues.iter().map(|(name, queue)| ((*name).to_owned(), queue.clone())).collect();
-        let mut harness = Self { dir: tempfile::tempdir().unwrap(), running: None, queues };
+        let mut harness = Self { dir: tempfile::tempdir().unwrap(), running: None, queues, sets };
         harness.start();
         harness
     }
@@ -35,7 +42,7 @@ impl Harness {
     /// Starts it, or again on what is there.
     pub(crate) fn start(&mut self) {
         self.stop();
-        let settings = Settings {
+        let mut settings = Settings {
             name: Some("QM1".into()),
             amqp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
             amqps: None,
@@ -43,6 +50,7 @@ impl Harness {
             adapters: 1,
             ..Settings::new(self.dir.path().to_owned())
         };
+        (self.sets)(&mut settings);
         // A process that another test starts just now has a copy of the data directory's lock between fork and exec.
         let deadline = Instant::now() + PATIENCE;
         self.running = loop {

@@ -1,8 +1,10 @@
 //! A queue manager used through function calls alone, beside clients of AMQP.
 
 use super::direct::{Direct, connect};
+use crate::arriving::HELD_BYTES_SMALL;
 use crate::catalog::{Change, LocalQueue};
 use crate::dispatcher::harness::{Harness, PATIENCE, message, number};
+use crate::dispatcher::producer::CREDIT_CLEAR;
 use crate::mailbox::Notice;
 use crate::turn::Arrival;
 use bulla_amqp::message::encode_map_section;
@@ -15,6 +17,7 @@ use bulla_seal::Policy;
 use bulla_seal::policy::SignatureDigest;
 use bytes::Bytes;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A connection of function calls to a running queue manager.
@@ -207,4 +210,124 @@ fn a_unit_of_work_is_done_whole_or_not_at_all() {
     direct.close(units);
     harness.kill(|| drop(direct));
     assert_eq!((harness.depth("IN"), harness.available("OUT")), (0, vec![(3, 0)]));
+}
+
+/// Bytes of a message that are counted while they are held, wherever that is.
+struct Counted {
+    bytes: Vec<u8>,
+    held: Arc<AtomicUsize>,
+}
+
+impl Counted {
+    fn piece(fill: u8, len: usize, held: &Arc<AtomicUsize>, most: &AtomicUsize) -> Bytes {
+        most.fetch_max(held.fetch_add(len, Ordering::SeqCst) + len, Ordering::SeqCst);
+        Bytes::from_owner(Self { bytes: vec![fill; len], held: held.clone() })
+    }
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.bytes.len(), Ordering::SeqCst);
+    }
+}
+
+const PIECE: usize = 64 << 10;
+
+/// The head of a message with one data section of so many bytes.
+fn head(len: usize) -> Bytes {
+    let mut head = vec![0x00, 0x53, 0x75, 0xb0];
+    head.extend_from_slice(&u32::try_from(len).unwrap().to_be_bytes());
+    head.into()
+}
+
+fn long() -> LocalQueue {
+    LocalQueue { max_message_bytes: bulla_queue::MESSAGE_BYTES_MAX, ..LocalQueue::default() }
+}
+
+#[test]
+fn a_message_of_100_mib_comes_and_goes_in_pieces_and_is_held_once() {
+    let harness = Harness::new(&[("Q", long())]);
+    let direct = join(&harness);
+    let (held, most) = (Arc::<AtomicUsize>::default(), AtomicUsize::default());
+    let len = bulla_queue::MESSAGE_BYTES_MAX as usize - PIECE;
+    let puts = direct.open_to_put("Q").unwrap();
+    let mut message = direct.begin(puts, Some(len as u64 + 8)).unwrap();
+    message.piece(head(len)).unwrap();
+    for number in 0..len / PIECE {
+        message.piece(Counted::piece(number as u8, PIECE, &held, &most)).unwrap();
+    }
+    assert_eq!(harness.depth("Q"), 0);
+    message.end().unwrap();
+    assert_eq!(held.load(Ordering::SeqCst), len, "the queue holds what was handed over");
+
+    let mut got = direct.get(direct.open_to_get("Q").unwrap(), soon()).unwrap().unwrap();
+    let mut at = 0;
+    while let Some(piece) = got.piece(PIECE) {
+        let skip = 8_usize.saturating_sub(at).min(piece.len());
+        let numbers = (at + skip - 8) / PIECE..;
+        assert!(piece[skip..].chunks(PIECE).zip(numbers).all(|(part, number)| part[0] == number as u8));
+        assert!(piece.len() <= PIECE);
+        at += piece.len();
+    }
+    assert_eq!(at, len + 8);
+    assert_eq!(most.load(Ordering::SeqCst), len, "no more was ever held");
+    direct.settle(&got, DeliveryState::Accepted);
+    harness.until("all is let go", |_| held.load(Ordering::SeqCst) == 0);
+}
+
+#[test]
+fn pieces_wait_while_as_much_is_arriving_as_may_and_all_come_to_their_end() {
+    const BOUND: u64 = 1 << 20;
+    let harness = Harness::with(&[("Q", long())], |settings| settings.arriving_bytes_max = BOUND);
+    let manager = harness.running().manager().clone();
+    let clients: Vec<Direct> = (0..3).map(|_| join(&harness)).collect();
+    let len = 3 << 20;
+    let most = AtomicU64::new(0);
+    std::thread::scope(|threads| {
+        for direct in &clients {
+            threads.spawn(|| {
+                let puts = direct.open_to_put("Q").unwrap();
+                let mut message = direct.begin(puts, None).unwrap();
+                message.piece(head(len)).unwrap();
+                for _ in 0..len / PIECE {
+                    message.piece(Bytes::from(vec![0; PIECE])).unwrap();
+                    most.fetch_max(manager.arriving.counts().bytes, Ordering::SeqCst);
+                }
+                message.end().unwrap();
+            });
+        }
+    });
+    assert_eq!(harness.depth("Q"), 3);
+    let counts = manager.arriving.counts();
+    assert!(counts.stopped > 0, "one had to wait");
+    // The bound, what each may hold beyond it, and the one message that has its turn.
+    let bound = BOUND + 3 * (HELD_BYTES_SMALL + PIECE as u64) + len as u64;
+    assert!(most.load(Ordering::SeqCst) <= bound, "{most:?} of {bound}");
+    harness.until("nothing is arriving", |_| manager.arriving.counts().bytes == 0);
+}
+
+#[test]
+fn maxmsgl_ends_a_message_as_soon_as_its_length_is_known_or_passed() {
+    let short = LocalQueue { max_message_bytes: PIECE as u32, ..LocalQueue::default() };
+    let harness = Harness::new(&[("Q", short)]);
+    let manager = harness.running().manager().clone();
+    let direct = join(&harness);
+    let puts = direct.open_to_put("Q").unwrap();
+    let known = direct.begin(puts, Some(PIECE as u64 + 1)).err().unwrap().unwrap();
+    assert_eq!(code(&known), 2030);
+    for _ in 0..2 * CREDIT_CLEAR {
+        let mut message = direct.begin(puts, None).unwrap();
+        message.piece(head(PIECE)).unwrap();
+        let passed = message.piece(Bytes::from(vec![0; PIECE])).unwrap_err().unwrap();
+        assert_eq!(code(&passed), 2030);
+    }
+    harness.until("what was given up is let go", |_| manager.arriving.counts().bytes == 0);
+    direct.put(puts, message(1, 4, true)).unwrap();
+    assert_eq!(harness.available("Q"), [(1, 0)]);
 }

@@ -253,9 +253,17 @@ pub(crate) trait WayOut {
 pub(crate) trait Wire {
     /// Takes bytes that arrived. The room that they lie in is used again.
     fn receive(&mut self, now: Instant, bytes: &[u8]);
+    /// Takes up to so many bytes of messages that a client without a socket offers in pieces; says how many. It is
+    /// asked where a socket would be read, under the same bounds on what is arriving: what it leaves, the client has to
+    /// keep.
+    #[cfg(test)]
+    fn take_offered(&mut self, _bytes_max: usize) -> usize {
+        0
+    }
     /// Whether more is to be read: false while answers pile up, or the core has to answer first.
     fn wants_input(&self) -> bool;
-    /// Bytes of messages that are still arriving, as far as they have come.
+    /// Bytes of messages that are still arriving, as far as they have come. The pieces of a message are kept as they
+    /// came, and become its payload: a message that comes in pieces is held once.
     fn in_progress(&self) -> u64;
     /// Messages that have arrived whole.
     fn arrived(&self) -> u64;

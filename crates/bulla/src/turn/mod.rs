@@ -578,6 +578,9 @@ impl Dispatcher {
     fn look_at_joined(&mut self) {
         self.joined.retain(|key| self.core.peers.contains(*key));
         for key in self.joined.clone() {
+            if let Some(peer) = self.core.peers.get_mut(key) {
+                peer.transport.readable |= peer.front.wants_input();
+            }
             list(&mut self.core.peers, &mut self.active, key);
         }
     }
