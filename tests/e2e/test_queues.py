@@ -423,10 +423,11 @@ def test_over_a_channel_arrival_and_failure_are_reported_back(managers):
     far.wait_for_depth(DEAD_LETTER_QUEUE, 1)
 
 
-def test_a_message_put_again_under_its_idempotency_key_is_there_once(managers):
-    def keyed(body, **others):
-        return Message(body=body, durable=True, annotations={symbol("x-opt-bulla-idempotency-key"): "order 7"}, **others)
+def keyed(body, **others):
+    return Message(body=body, durable=True, annotations={symbol("x-opt-bulla-idempotency-key"): "order 7"}, **others)
 
+
+def test_a_message_put_again_under_its_idempotency_key_is_there_once(managers):
     manager = managers()
     manager.mqsc("DEFINE QLOCAL(ONCE)")
     with manager.connect() as client:
@@ -439,3 +440,22 @@ def test_a_message_put_again_under_its_idempotency_key_is_there_once(managers):
         client.put("ONCE", keyed("buy", id="third"))
         assert [(found.id, found.annotations) for found in client.get_all("ONCE")] == [("first", None)]
     assert manager.stop() == 0
+
+
+def test_a_message_that_is_sealed_is_put_once_also_by_clients_that_try_at_the_same_time(qm, people):
+    qm.mqsc(
+        f"""
+        DEFINE QLOCAL(SEALED.ONCE)
+        SET POLICY(SEALED.ONCE) SIGNALG(SHA256) ENCALG(AES256) SIGNER('{people.dn("orders")}') RECIP('{people.dn("billing")}')
+        """
+    )
+
+    def try_it():
+        with qm.connect("orders") as client:
+            client.put("SEALED.ONCE", keyed("buy"))
+
+    failures = [found for found in [joined() for joined in [in_thread(try_it) for _ in range(4)]] if found]
+    assert all((failure.reason, failure.cause) == (2042, "idempotency-key-under-way") for failure in failures)
+    try_it()
+    with qm.connect("billing") as client:
+        assert [found.body for found in client.get_all("SEALED.ONCE")] == ["buy"]
