@@ -42,7 +42,7 @@ const LABEL_PREFIX: &str = "x-opt-bulla-";
 /// The annotation with an idempotency key: a string, a symbol or bytes.
 const IDEMPOTENCY_KEY: &str = "x-opt-bulla-idempotency-key";
 /// Bytes of a body that are hashed to tell it from others: what is behind them has a CRC in the hash.
-const BODY_HASHED_BYTES: usize = 1 << 20;
+const BODY_HASHED_BYTES: usize = 256 << 10;
 /// Fields of the properties section (AMQP part 3, section 3.2.4).
 const PROPERTIES: usize = 13;
 const MESSAGE_ID: usize = 0;
@@ -874,6 +874,7 @@ fn after_descriptor(section: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bulla_amqp::Symbol;
 
     const NOW_MS: u64 = 1_800_000_000_000;
 
@@ -921,6 +922,41 @@ mod tests {
         let message = arrival.into_message(Defaults::default(), Some("orders"));
         assert!(message.persistent);
         assert_eq!((message.priority, message.expires_at_ms), (7, None));
+    }
+
+    #[test]
+    fn a_body_s_digest_tells_it_from_others_and_looks_at_nothing_else() {
+        let digest = |id: &[u8], body: &[u8]| Arrival::read(&message(&[id], body), NOW_MS).unwrap().body_digest();
+        let body = vec![7; BODY_HASHED_BYTES + 1000];
+        let expected = digest(ID, &body);
+        assert_eq!(expected, digest(&[0xa1, 1, b'x'], &body));
+        for at in [0, BODY_HASHED_BYTES - 10, BODY_HASHED_BYTES, body.len() - 1] {
+            let mut other = body.clone();
+            other[at] = 8;
+            assert_ne!(expected, digest(ID, &other), "at {at}");
+        }
+        assert_ne!(expected, digest(ID, &body[1..]));
+        let (whole, mut pieces) = (message(&[ID], &body), Payload::new());
+        (0..whole.len()).step_by(1000).for_each(|at| pieces.push(whole.slice(at..at + 1000).to_contiguous()));
+        assert_eq!(expected, Arrival::read(&pieces, NOW_MS).unwrap().body_digest());
+    }
+
+    #[test]
+    fn an_idempotency_key_is_text_or_bytes_and_is_taken_off() {
+        let with = |value: Value| {
+            let mut bytes = Vec::new();
+            encode_map_section(0x72, &[(Value::from(IDEMPOTENCY_KEY), value)], &mut bytes);
+            data_section_head(1, &mut bytes);
+            bytes.push(b'x');
+            let mut arrival = Arrival::read(&Payload::from(Bytes::from(bytes)), NOW_MS).unwrap();
+            arrival.take_label_off().map(|key| (key, arrival.sections.message_annotations.is_some()))
+        };
+        for value in
+            [Value::from("k"), Value::Symbol(Symbol::from_static("k")), Value::Binary(Bytes::from_static(b"k"))]
+        {
+            assert_eq!(with(value).unwrap(), (Some(Bytes::from_static(b"k")), false));
+        }
+        assert_eq!(with(Value::Uint(7)).unwrap_err().cause, Some(idempotency::UNUSABLE));
     }
 
     #[test]
