@@ -38,6 +38,8 @@ mod output;
 mod payload;
 mod sasl;
 pub mod scram;
+#[cfg(feature = "openssl")]
+pub mod scram_openssl;
 mod slots;
 #[cfg(test)]
 mod tests;

@@ -1,69 +1,35 @@
-//! The queue manager as a library: the program is a thin `main` over it, and tests start it in-process.
+//! The queue manager as a program: front ends, sockets, start and stop, the command line. The program is a thin `main`
+//! over this library, and tests start it in-process.
 
-mod accounting;
 pub mod activity;
-mod adapter;
 pub mod admin;
-mod arriving;
-mod asker;
-pub mod audit;
 pub mod audit_log;
-mod average;
-pub mod channel;
 pub mod cli;
-mod clock;
-pub mod connections;
 pub mod cost_activity;
 pub mod dead_letters;
-mod denials;
-mod devices;
-pub mod dispatcher;
-mod dynamic;
-mod envelope;
-pub mod events;
 mod expiring_certificates;
 pub mod folders;
 mod front;
-mod idempotency;
 mod json_names;
-pub mod limits;
-pub mod log;
 pub mod log_lines;
-mod mailbox;
-pub mod manager;
-mod maps;
-mod message_groups;
 pub mod metrics;
-mod noted;
 pub mod objects_file;
-mod ordered_line;
-mod outgoing;
 pub mod policy_check;
-pub mod random;
-mod refusals;
-mod report_options;
-mod reports;
-mod resumable;
-mod rights;
-mod route;
 pub mod serve;
-pub mod sign_in;
 #[cfg(test)]
 mod simulation;
-mod sole_connection;
-mod task;
 pub mod task_activity;
 pub mod tls;
-pub mod topics;
 pub mod traffic_activity;
-mod traffic_history;
-mod transport;
-mod triggering;
 pub mod turn;
-pub mod users;
-mod wall_clock;
-mod whole_file;
+#[cfg(test)]
+mod whole;
 
-pub use bulla_catalog as catalog;
-pub use bulla_catalog::{addresses, authority, calendar, reason, selector};
-pub use bulla_mqsc as mqsc;
+pub use bulla_core::{
+    accounting, adapter, arriving, asker, audit, average, channel, clock, connections, denials, devices, dispatcher,
+    dynamic, envelope, events, idempotency, limits, log, mailbox, manager, maps, message_groups, noted, ordered_line,
+    outgoing, random, refusals, report_options, reports, resumable, rights, route, sign_in, sole_connection, task,
+    topics, traffic_history, transport, triggering, users, wall_clock, whole_file,
+};
+pub use bulla_core::{addresses, authority, calendar, catalog, mqsc, reason, selector};
+pub use bulla_core::{alarm, note, warning};

@@ -30,22 +30,19 @@ impl Amqp {
     }
 }
 
-impl From<bulla_amqp::LinkId> for LinkId {
-    fn from(id: bulla_amqp::LinkId) -> Self {
-        Self(id.to_bits())
-    }
+/// The core's handle of a link.
+fn core_link(id: bulla_amqp::LinkId) -> LinkId {
+    LinkId(id.to_bits())
 }
 
-impl From<bulla_amqp::SessionId> for SessionId {
-    fn from(id: bulla_amqp::SessionId) -> Self {
-        Self(id.to_bits())
-    }
+/// The core's handle of a session.
+fn core_session(id: bulla_amqp::SessionId) -> SessionId {
+    SessionId(id.to_bits())
 }
 
-impl From<bulla_amqp::DeliveryId> for DeliveryId {
-    fn from(id: bulla_amqp::DeliveryId) -> Self {
-        Self(id.to_bits().into())
-    }
+/// The core's handle of a delivery.
+fn core_delivery(id: bulla_amqp::DeliveryId) -> DeliveryId {
+    DeliveryId(id.to_bits().into())
 }
 
 fn link(id: LinkId) -> bulla_amqp::LinkId {
@@ -66,14 +63,14 @@ fn is_among(coordinators: &[(LinkId, SessionId)], link: LinkId) -> bool {
 /// Hot path: a delivery or an outcome, made of what is taken out of the engine's event. None for the other events.
 fn frequent(event: &mut EngineEvent, coordinators: &[(LinkId, SessionId)]) -> Option<Event> {
     match event {
-        EngineEvent::Delivery(delivery) if is_among(coordinators, delivery.link.into()) => {
+        EngineEvent::Delivery(delivery) if is_among(coordinators, core_link(delivery.link)) => {
             Some(links::unit_asked(delivery))
         }
         EngineEvent::Delivery(delivery) => {
             let bulla_amqp::Delivery { link, id, tag, settled, beyond_credit, state, payload, .. } = delivery;
             Some(Event::Delivery(Delivery {
-                link: (*link).into(),
-                id: (*id).into(),
+                link: core_link(*link),
+                id: core_delivery(*id),
                 tag: tag.take(),
                 settled: *settled,
                 beyond_credit: *beyond_credit,
@@ -82,7 +79,7 @@ fn frequent(event: &mut EngineEvent, coordinators: &[(LinkId, SessionId)]) -> Op
             }))
         }
         EngineEvent::Outcome { link, token, state, settled } => {
-            Some(Event::Outcome { link: (*link).into(), token: *token, state: state.take(), settled: *settled })
+            Some(Event::Outcome { link: core_link(*link), token: *token, state: state.take(), settled: *settled })
         }
         _ => None,
     }
@@ -91,15 +88,15 @@ fn frequent(event: &mut EngineEvent, coordinators: &[(LinkId, SessionId)]) -> Op
 /// The core's event. None where it has nothing to do.
 fn event(event: EngineEvent) -> Option<Event> {
     Some(match event {
-        EngineEvent::Credit { link, drain, .. } => Event::Credit { link: link.into(), drain },
-        EngineEvent::Acquires { link, txn_id } => Event::Acquires { link: link.into(), txn_id },
+        EngineEvent::Credit { link, drain, .. } => Event::Credit { link: core_link(link), drain },
+        EngineEvent::Acquires { link, txn_id } => Event::Acquires { link: core_link(link), txn_id },
         EngineEvent::OutcomeLost { txn_id } => Event::OutcomeLost { txn_id },
         EngineEvent::LinkOpened(opened) => {
             let bulla_amqp::LinkOpened { link, target, properties, max_message_size, .. } = *opened;
-            Event::LinkOpened(Box::new(LinkOpened { link: link.into(), target, properties, max_message_size }))
+            Event::LinkOpened(Box::new(LinkOpened { link: core_link(link), target, properties, max_message_size }))
         }
-        EngineEvent::Detached { link, closed, error } => Event::Detached { link: link.into(), closed, error },
-        EngineEvent::SessionEnded(session, error) => Event::SessionEnded(session.into(), error),
+        EngineEvent::Detached { link, closed, error } => Event::Detached { link: core_link(link), closed, error },
+        EngineEvent::SessionEnded(session, error) => Event::SessionEnded(core_session(session), error),
         EngineEvent::SaslInit { mechanism, response, .. } => Event::SignIn { mechanism, response },
         EngineEvent::SaslResponse(response) => Event::SignInGoesOn(response),
         EngineEvent::Opened(open) => Event::Opened(open),
@@ -120,12 +117,12 @@ impl Amqp {
     fn seldom(&mut self, found: EngineEvent) -> Option<Event> {
         match &found {
             EngineEvent::Detached { link, .. } => {
-                self.asked.remove(&LinkId::from(*link));
-                self.coordinators.retain(|(other, _)| *other != LinkId::from(*link));
+                self.asked.remove(&core_link(*link));
+                self.coordinators.retain(|(other, _)| *other != core_link(*link));
             }
             EngineEvent::SessionEnded(session, _) => {
                 self.asked.retain(|_, asked| asked.session != *session);
-                self.coordinators.retain(|(_, other)| *other != SessionId::from(*session));
+                self.coordinators.retain(|(_, other)| *other != core_session(*session));
             }
             _ => {}
         }
@@ -185,7 +182,7 @@ impl FrontEnd for Amqp {
     fn accept_link(&mut self, id: LinkId, granted: Granted) {
         if let Some(asked) = self.asked.remove(&id) {
             if asked.is_for_units() {
-                self.coordinators.push((id, asked.session.into()));
+                self.coordinators.push((id, core_session(asked.session)));
             }
             self.engine.accept_link(link(id), asked.granted(granted));
         }
@@ -206,7 +203,7 @@ impl FrontEnd for Amqp {
 
     fn take_outcomes(&mut self, id: LinkId) -> Vec<KeptOutcome> {
         let kept = self.engine.take_outcomes(link(id)).into_iter();
-        kept.map(|kept| KeptOutcome { tag: kept.tag, id: kept.id.map(DeliveryId::from), state: kept.state }).collect()
+        kept.map(|kept| KeptOutcome { tag: kept.tag, id: kept.id.map(core_delivery), state: kept.state }).collect()
     }
 
     fn credit(&self, id: LinkId) -> u32 {
@@ -251,11 +248,11 @@ impl FrontEnd for Amqp {
 
 impl WayOut for Amqp {
     fn begin(&mut self) -> SessionId {
-        self.engine.begin().into()
+        core_session(self.engine.begin())
     }
 
     fn attach(&mut self, session: SessionId, request: AttachRequest) -> LinkId {
-        self.engine.attach(bulla_amqp::SessionId::from_bits(session.0), request).into()
+        core_link(self.engine.attach(bulla_amqp::SessionId::from_bits(session.0), request))
     }
 
     fn accept_channel(&mut self, id: LinkId, properties: Vec<(Symbol, Value)>, message_bytes_max: u64) {

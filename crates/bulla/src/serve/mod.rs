@@ -255,7 +255,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     }
     let data = &settings.data;
     first_start::make_directories(data)?;
-    let mailboxes = Arc::new(Mailboxes::new());
+    let mailboxes = Arc::new(Mailboxes::default());
 
     // The journal is claimed first: the process that has it owns the directory.
     let tasks = Arc::new(Tasks::default());

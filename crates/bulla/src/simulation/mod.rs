@@ -29,9 +29,9 @@ mod pair;
 mod protection;
 mod world;
 
-use crate::dispatcher::harness::seeds_and_steps;
 use crate::log::EXIT_UNWINDS;
 use crate::wall_clock::wall_ms;
+use crate::whole::harness::seeds_and_steps;
 use events::Run;
 use pair::Pair;
 use std::time::{Duration, Instant, SystemTime};

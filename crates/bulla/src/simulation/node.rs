@@ -158,7 +158,7 @@ impl Node {
         let data = data();
         let devices = Devices::new(scheduler, PathBuf::new(), &[]);
         let parts = Parts {
-            mailboxes: Arc::new(Mailboxes::new()),
+            mailboxes: Arc::new(Mailboxes::default()),
             tasks: Arc::new(Tasks::default()),
             devices,
             audit: Arc::new(Audit::nowhere()),

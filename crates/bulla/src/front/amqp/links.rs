@@ -1,6 +1,7 @@
 //! AMQP's words for links, and the core's: sources, targets, capabilities and filters become [`Attach`], and
 //! [`Granted`] becomes the answer.
 
+use super::{core_delivery, core_link, core_session};
 use crate::catalog::topic_names;
 use crate::front::link::{
     Attach, ChannelTerms, Get, Granted, KEPT_SECONDS_MAX, Keep, OnClose, Over, Place, Put, QueueWish, Wants,
@@ -114,8 +115,8 @@ pub(super) fn asked(wanted: IncomingAttach) -> (Attach, Asked) {
         }
     };
     let attach = Attach {
-        link: link.into(),
-        session: session.into(),
+        link: core_link(link),
+        session: core_session(session),
         name,
         wants,
         unreadable,
@@ -315,7 +316,7 @@ pub(super) fn unit_asked(delivery: &Delivery) -> Event {
         Ok(Control::Discharge(discharge)) => Ok(UnitStep::Commit(discharge.txn_id)),
     };
     let Delivery { link, id, settled, beyond_credit, .. } = *delivery;
-    Event::Unit(Box::new(UnitAsked { link: link.into(), id: id.into(), settled, beyond_credit, step }))
+    Event::Unit(Box::new(UnitAsked { link: core_link(link), id: core_delivery(id), settled, beyond_credit, step }))
 }
 
 impl Asked {

@@ -1,0 +1,965 @@
+//! Adapters: the threads that seal, open and check messages, many at a time.
+//!
+//! An adapter takes what waits, starts each task, and hands the tasks' jobs to the scheduler in one call.
+//! A task whose job is away is set aside; whichever adapter takes the answer goes on with it. Results go
+//! to the dispatcher that asked, which puts them in order: messages of one link overlap, their order stays.
+
+use crate::accounting::Cost;
+use crate::catalog::limits::UserLimits;
+use crate::catalog::status::DeviceWait;
+use crate::front::LinkId;
+use crate::limits::{KeyTime, KeyWork};
+use crate::mailbox::{Mailboxes, Notice};
+use crate::task::TaskMeter;
+use bulla_device::role::{self, Role};
+use bulla_device::scheduler::{Answer, DeviceId, Parcel, Sink};
+use bulla_device::{DeviceError, Inline, Job, Output, RsaPadding, Scheduler, scheduler::FairQueue, ticks};
+use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Tally, Verified};
+use slab::Slab;
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes of messages that may be with the adapters at once, payload and sealed form together; a
+/// message beyond it is refused with 2071.
+pub const SEALING_BYTES_MAX: usize = 512 << 20;
+/// Names of channels' partners that may wait to be looked up.
+const ASIDES_MAX: usize = 64;
+/// Tasks an adapter takes in one go: two calls of an accelerator.
+const TASKS_PER_TURN: usize = 16;
+/// An adapter that computes itself tells after so much processor time what is done, and looks whether others have
+/// nothing to do: sixteen unwraps with RSA 4096 take some 35 ms, and the first of them may be all that a reader waits
+/// for.
+const SLICE: Duration = Duration::from_millis(1);
+/// Work that takes less is not shared with an adapter that sleeps: to wake it takes some 15 µs.
+const SHARED_MIN: Duration = Duration::from_micros(150);
+/// Tasks of one user, or of one channel's connection, that may be under way at once: enough for full lanes, and no
+/// more, so that one whose token is away does not keep the others waiting.
+const TASKS_OF_ASKER_MAX: usize = 128;
+/// Tasks that may be under way at once; more wait in line, where users and channels have their turns.
+const TASKS_MAX: usize = 8192;
+/// Questions to private keys that are remembered as answered, the half of them at least: a message that was looked at
+/// before such an answer came is under way for far less than so many unwraps take.
+const ANSWERED_MAX: usize = 1024;
+/// Users whose share of private-key time is remembered, connected or not; one whose share is whole may be forgotten.
+const SHARES_MAX: usize = 1_000;
+/// How long a message waits for a key service that is away (a token that was pulled, a device that was
+/// stopped) before its put is refused or its reader's link ends with 2063.
+pub const KEY_SERVICE_WAIT: Duration = Duration::from_secs(30);
+
+/// What an adapter does to a message, once.
+pub type Start<T, E> = Box<dyn FnOnce() -> Result<Step<T, E>, E> + Send>;
+/// What an adapter does to a message, and may do again.
+pub type Again<T, E> = Arc<dyn Fn() -> Result<Step<T, E>, E> + Send + Sync>;
+
+/// The work of one task.
+pub enum Work {
+    /// Seal a clear message.
+    Seal(Start<Sealed, SealError>),
+    /// Open a sealed message for a reader.
+    Open(Again<Verified<Opened>, OpenError>),
+    /// The same, begun already.
+    GoOnOpening(Step<Verified<Opened>, OpenError>, Again<Verified<Opened>, OpenError>),
+    /// Check a message that arrived sealed.
+    Check(Again<(), OpenError>),
+}
+
+/// Who waits for a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asker {
+    /// The dispatcher's index.
+    pub dispatcher: usize,
+    /// The connection's place in that dispatcher.
+    pub peer: usize,
+    /// Which connection it was that had that place.
+    pub generation: u64,
+    /// The link.
+    pub link: LinkId,
+    /// The message's turn on that link.
+    pub slot: u64,
+}
+
+/// A task's result.
+pub enum Outcome {
+    /// Sealed, or why not.
+    Sealed(Result<Sealed, SealError>),
+    /// Opened, or why not.
+    Opened(Result<Verified<Opened>, OpenError>),
+    /// Checked, or what is wrong.
+    Checked(Result<(), OpenError>),
+}
+
+/// A finished task, on its way to the dispatcher that asked.
+pub struct Finished {
+    /// Who asked.
+    pub asker: Asker,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// What it took, by the tally that it was submitted with.
+    pub cost: Cost,
+}
+
+impl std::fmt::Debug for Finished {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Finished").field("asker", &self.asker).finish_non_exhaustive()
+    }
+}
+
+/// Memory that a message holds against `SEALING_BYTES_MAX`, from its arrival until it is put or sent.
+#[derive(Debug)]
+pub struct Held {
+    total: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// A message that finds no memory to be sealed in: `held` of `limit` bytes are taken.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SealingMemoryFull {
+    pub held: usize,
+    pub limit: usize,
+}
+
+/// The pool of adapters.
+pub struct Adapters {
+    scheduler: Arc<Scheduler>,
+    inbox: Mutex<Inbox>,
+    wake_up: Condvar,
+    away: Mutex<Away>,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// Tasks whose jobs are away.
+#[derive(Default)]
+struct Away {
+    tasks: Slab<Task>,
+    /// By what is asked of a private key: the tasks that wait for the same answer. Messages under one content key
+    /// come together, and one unwrap serves them all.
+    shared: HashMap<Question, Vec<(Job, Task)>>,
+    /// What was answered lately, and the first asker has used.
+    answered: Answered,
+}
+
+/// What is asked of a private key, as a digest: see [`question`].
+type Question = [u8; 32];
+
+/// Questions whose answer an opener may remember. Two halves: when the recent one is full it becomes the older one, and
+/// what was that is forgotten. No answer is kept here.
+#[derive(Default)]
+struct Answered {
+    recent: HashSet<Question>,
+    older: HashSet<Question>,
+}
+
+impl Answered {
+    fn note(&mut self, question: Question) {
+        if self.recent.len() >= ANSWERED_MAX / 2 {
+            std::mem::swap(&mut self.recent, &mut self.older);
+            self.recent.clear();
+        }
+        self.recent.insert(question);
+    }
+
+    fn has(&self, question: &Question) -> bool {
+        self.recent.contains(question) || self.older.contains(question)
+    }
+}
+
+/// What waits for an adapter.
+#[derive(Default)]
+struct Inbox {
+    tasks: FairQueue<New>,
+    answers: Vec<Answer>,
+    /// What an adapter was to compute itself and left to others that had nothing to do.
+    shared: Parcel,
+    asides: VecDeque<Box<dyn FnOnce() + Send>>,
+    /// Adapters with an index below this one go on; the others end after their turn.
+    wanted: usize,
+    /// Adapters that there are, by index.
+    present: BTreeSet<usize>,
+    /// Adapters with nothing to do.
+    idle: usize,
+    /// Tasks that were taken and are not done, by asker, and all together.
+    under_way: HashMap<u64, usize>,
+    under_way_total: usize,
+    /// Users with a share of private-key time, by the number with which they ask.
+    shares: HashMap<u64, Share>,
+    /// How many adapters were busy at one moment, at most, since the last query.
+    busy_peak: usize,
+    stopping: bool,
+}
+
+/// A user's share of private-key time.
+struct Share {
+    user: String,
+    time: KeyTime,
+}
+
+/// A task that was not started yet.
+struct New {
+    asker: Asker,
+    who: bulla_device::Asker,
+    work: Work,
+    tally: Tally,
+    /// What it takes of its user's share.
+    keys: KeyWork,
+}
+
+/// A task that was started.
+struct Task {
+    asker: Asker,
+    who: bulla_device::Asker,
+    deadline: Instant,
+    progress: Progress,
+    /// Devices beside the processor whose answers nothing has proved yet. (A signature that they refused has been
+    /// judged again by the processor before the asker was told.)
+    devices: Vec<DeviceId>,
+    /// It is done for the second time, by the processor, because what a device said is in doubt.
+    checking: bool,
+    /// Nothing shows at once whether its job's answer is right: it is an unwrap or a derivation.
+    unproved: bool,
+    /// Ticks that adapters spent on it; what a device took for its job is the device's.
+    spent: u64,
+    /// What its job asks, where others may wait for the same.
+    shared: Option<Question>,
+    /// It has looked for its content key once more since another task had it unwrapped: it asks now, whatever was
+    /// answered.
+    looked_again: bool,
+    /// What its steps count in.
+    tally: Tally,
+    /// What it takes of its user's share, and whether its job is for a private key.
+    keys: KeyWork,
+    is_private: bool,
+    /// When its job was handed over, and how long earlier ones took.
+    placed_at: Instant,
+    wait: DeviceWait,
+}
+
+/// How a task goes on when its job is done, and how it is started again.
+enum Progress {
+    Seal(bulla_seal::Continuation<Sealed, SealError>),
+    Open(bulla_seal::Continuation<Verified<Opened>, OpenError>, Again<Verified<Opened>, OpenError>),
+    Check(bulla_seal::Continuation<(), OpenError>, Again<(), OpenError>),
+}
+
+/// Where a task stands.
+enum Stage {
+    Seal(Result<Step<Sealed, SealError>, SealError>),
+    Open(Result<Step<Verified<Opened>, OpenError>, OpenError>, Again<Verified<Opened>, OpenError>),
+    Check(Result<Step<(), OpenError>, OpenError>, Again<(), OpenError>),
+}
+
+impl Adapters {
+    /// An empty pool over these devices; `run` on a thread each makes the adapters.
+    pub fn new(scheduler: Arc<Scheduler>) -> Self {
+        Self {
+            scheduler,
+            inbox: Mutex::default(),
+            wake_up: Condvar::new(),
+            away: Mutex::default(),
+            bytes: Arc::new(AtomicUsize::new(0)),
+        }
+    }
+
+    /// Takes memory for a message. A lone one passes whatever its size; beyond the limit others are refused.
+    pub fn hold(&self, bytes: usize) -> Result<Held, SealingMemoryFull> {
+        let before = self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        let held = Held { total: self.bytes.clone(), bytes };
+        if before > 0 && before.saturating_add(bytes) > SEALING_BYTES_MAX {
+            return Err(SealingMemoryFull { held: before, limit: SEALING_BYTES_MAX });
+        }
+        Ok(held)
+    }
+
+    /// Hands a task over, whose steps count in `tally`. Once `who` has left nothing is done for it any more.
+    pub fn submit(&self, asker: Asker, who: &bulla_device::Asker, work: Work, tally: Tally) {
+        let mut inbox = self.lock();
+        inbox.tasks.push(who.number(), New { asker, who: who.clone(), work, tally, keys: KeyWork::default() });
+        self.wake(inbox);
+    }
+
+    /// Gives a user that share of private-key time, milliseconds a second; 0 for none: then it has its turns with the
+    /// others.
+    pub fn share_keys(&self, user: &str, ms_a_second: u32, now: Instant) {
+        let number = asker_of(user);
+        let mut inbox = self.lock();
+        let Inbox { shares, under_way, .. } = &mut *inbox;
+        if ms_a_second == 0 {
+            shares.remove(&number);
+        } else if let Some(share) = shares.get_mut(&number) {
+            share.time.resize(ms_a_second, now);
+        } else {
+            if shares.len() >= SHARES_MAX {
+                // A share that is whole is as good as a new one.
+                shares.retain(|number, share| under_way.contains_key(number) || !share.time.is_full(now));
+            }
+            shares.insert(number, Share { user: user.to_owned(), time: KeyTime::new(ms_a_second, now) });
+        }
+        drop(inbox);
+        self.wake_up.notify_all();
+    }
+
+    /// The limits have changed: who has a share has another one now, or none.
+    pub fn follow_limits(&self, limits: &UserLimits, now: Instant) {
+        self.lock().shares.retain(|_, share| {
+            let ms_a_second = limits.of(&share.user).map_or(0, |(_, limit)| limit.key_ms_a_second);
+            share.time.resize(ms_a_second, now);
+            ms_a_second > 0
+        });
+        self.wake_up.notify_all();
+    }
+
+    /// Private-key time that a user has taken, nanoseconds, and how often its share was used up; none without one.
+    pub fn key_time_of(&self, user: &str) -> Option<(u64, u64)> {
+        self.lock().shares.get(&asker_of(user)).map(|share| share.time.counts())
+    }
+
+    /// Hands over something else, done in the order in which it came: false where `ASIDES_MAX` wait already.
+    pub fn submit_aside(&self, run: Box<dyn FnOnce() + Send>) -> bool {
+        let mut inbox = self.lock();
+        if inbox.asides.len() >= ASIDES_MAX {
+            return false;
+        }
+        inbox.asides.push_back(run);
+        self.wake(inbox);
+        true
+    }
+
+    /// Says how many adapters there are to be: surplus ones end after their turn. Gives the indexes of those that the
+    /// caller has to [`run`](Self::run) now.
+    pub fn want(&self, count: usize) -> Vec<usize> {
+        let mut inbox = self.lock();
+        inbox.wanted = count;
+        let missing: Vec<usize> = (0..count).filter(|index| !inbox.present.contains(index)).collect();
+        inbox.present.extend(&missing);
+        drop(inbox);
+        self.wake_up.notify_all();
+        missing
+    }
+
+    /// The adapter of that index is not run after all.
+    pub fn not_run(&self, index: usize) {
+        self.lock().present.remove(&index);
+    }
+
+    /// How many adapters there are, those included that end after their turn; and how many there are to be.
+    pub fn counts(&self) -> (usize, usize) {
+        let inbox = self.lock();
+        (inbox.present.len(), inbox.wanted)
+    }
+
+    /// How many adapters were busy at one moment, at most, since this was called last.
+    pub fn busy_peak(&self) -> usize {
+        let mut inbox = self.lock();
+        let busy_now = inbox.present.len() - inbox.idle;
+        std::mem::replace(&mut inbox.busy_peak, busy_now).max(busy_now)
+    }
+
+    /// An adapter's life: ends when it is surplus, or when the pool stops and nothing is left to do.
+    pub fn run(self: &Arc<Self>, index: usize, mailboxes: &Mailboxes, meter: &TaskMeter) {
+        let mut turn = Turn::new(self, mailboxes, meter);
+        while let Some(taken) = self.take(index) {
+            let begun = meter.begin_exactly();
+            turn.carry_out(taken);
+            turn.tell_all();
+            meter.end(begun);
+        }
+    }
+
+    /// Does all that waits, on the calling thread and in its order: for simulations, which have no adapters beside.
+    #[cfg(any(test, feature = "simulation"))]
+    pub fn run_dry(self: &Arc<Self>, mailboxes: &Mailboxes, meter: &TaskMeter) {
+        let mut turn = Turn::new(self, mailboxes, meter);
+        while self.has_tasks() {
+            // What waits is there: taking it takes no time.
+            self.lock().wanted = 1;
+            let Some(taken) = self.take(0) else { return };
+            turn.carry_out(taken);
+            turn.tell_all();
+        }
+    }
+
+    /// Whether something waits for an adapter.
+    #[cfg(any(test, feature = "simulation"))]
+    pub fn has_tasks(&self) -> bool {
+        self.lock().has_work()
+    }
+
+    /// Ends every adapter once nothing waits.
+    pub fn stop(&self) {
+        self.lock().stopping = true;
+        self.wake_up.notify_all();
+    }
+
+    /// Waits for something to do; nothing when the pool stops, or has no place for that adapter any more.
+    fn take(&self, index: usize) -> Option<Taken> {
+        let mut inbox = self.lock();
+        loop {
+            if index >= inbox.wanted && !inbox.stopping {
+                inbox.present.remove(&index);
+                if inbox.has_work() {
+                    // The wake-up may have been for this one.
+                    self.wake(inbox);
+                }
+                return None;
+            }
+            let mut taken = Taken {
+                answers: std::mem::take(&mut inbox.answers),
+                aside: inbox.asides.pop_front(),
+                shared: std::mem::take(&mut inbox.shared),
+                tasks: Vec::new(),
+            };
+            let now = inbox.looks_at_shares().then(Instant::now);
+            // A helper has enough to do.
+            while taken.shared.is_empty() && taken.tasks.len() < TASKS_PER_TURN {
+                let Some(task) = inbox.next_task(now) else { break };
+                taken.tasks.push(task);
+            }
+            if !taken.is_empty() {
+                inbox.busy_peak = inbox.busy_peak.max(inbox.present.len() - inbox.idle);
+                if inbox.has_work() {
+                    // More than one turn's worth: another adapter may help.
+                    self.wake(inbox);
+                }
+                return Some(taken);
+            }
+            if inbox.is_over() {
+                // Others may sleep since before the last task was done.
+                self.wake_up.notify_all();
+                return None;
+            }
+            inbox.idle += 1;
+            inbox = match now.and_then(|now| inbox.share_in(now)) {
+                None => self.wake_up.wait(inbox).unwrap_or_else(PoisonError::into_inner),
+                Some(wait) => self.wake_up.wait_timeout(inbox, wait).unwrap_or_else(PoisonError::into_inner).0,
+            };
+            inbox.idle -= 1;
+        }
+    }
+
+    /// Tasks of these askers are done.
+    fn done(&self, askers: &mut Vec<(u64, KeyWork)>) {
+        if askers.is_empty() {
+            return;
+        }
+        let mut inbox = self.lock();
+        inbox.under_way_total -= askers.len();
+        for (asker, keys) in askers.drain(..) {
+            if let Some(share) = inbox.shares.get_mut(&asker) {
+                share.time.end(keys);
+            }
+            let left = inbox.under_way.get_mut(&asker).map_or(0, |count| {
+                *count -= 1;
+                *count
+            });
+            if left == 0 {
+                inbox.under_way.remove(&asker);
+            }
+        }
+    }
+
+    /// Leaves the half of what an adapter is to compute itself to one that has nothing to do, if there is one.
+    fn share(&self, inline: &mut Inline) {
+        let mut inbox = self.lock();
+        if inbox.idle == 0 || !inbox.shared.is_empty() {
+            return;
+        }
+        let half = inline.give_half(SHARED_MIN);
+        if !half.is_empty() {
+            inbox.shared.append(half);
+            self.wake(inbox);
+        }
+    }
+
+    /// Wakes an adapter where tasks wait: this one goes on with what it has.
+    fn wake_for_tasks(&self) {
+        let inbox = self.lock();
+        if inbox.has_work() {
+            self.wake(inbox);
+        }
+    }
+
+    /// Wakes an adapter if one sleeps.
+    fn wake(&self, inbox: MutexGuard<'_, Inbox>) {
+        let idle = inbox.idle > 0;
+        drop(inbox);
+        if idle {
+            self.wake_up.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn away(&self) -> MutexGuard<'_, Away> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for Adapters {
+    fn finished(&self, mut answers: Vec<Answer>) {
+        let mut inbox = self.lock();
+        inbox.answers.append(&mut answers);
+        self.wake(inbox);
+    }
+}
+
+impl Inbox {
+    /// The next task whose asker has not too many under way and has something left of its share. `now` where shares are
+    /// looked at.
+    fn next_task(&mut self, now: Option<Instant>) -> Option<New> {
+        if self.under_way_total >= TASKS_MAX {
+            return None;
+        }
+        let Self { tasks, under_way, shares, .. } = self;
+        let few = |number| under_way.get(&number).is_none_or(|count| *count < TASKS_OF_ASKER_MAX);
+        let may = |number| match now {
+            None => true,
+            // One that has gone is done at once, whatever is left of its share.
+            Some(now) => shares.get(&number).is_none_or(|share| share.time.may_begin(now)),
+        };
+        let mut task = tasks.pop_if(|new| few(new.who.number()) && (new.who.is_gone() || may(new.who.number())))?;
+        if let Some(now) = now
+            && let Some(share) = shares.get_mut(&task.who.number())
+            && !task.who.is_gone()
+        {
+            task.keys = share.time.begin(now);
+        }
+        *self.under_way.entry(task.who.number()).or_default() += 1;
+        self.under_way_total += 1;
+        Some(task)
+    }
+
+    /// Whether shares are looked at: not any more when the pool stops.
+    fn looks_at_shares(&self) -> bool {
+        !self.shares.is_empty() && !self.tasks.is_empty() && !self.stopping
+    }
+
+    /// In what time one of the shares that are used up has something again; none where tasks wait for no share.
+    fn share_in(&self, now: Instant) -> Option<Duration> {
+        if self.tasks.is_empty() {
+            return None;
+        }
+        self.shares.values().filter_map(|share| share.time.wait(now)).min()
+    }
+
+    fn has_work(&self) -> bool {
+        !self.answers.is_empty()
+            || !self.shared.is_empty()
+            || !self.asides.is_empty()
+            || (!self.tasks.is_empty() && self.under_way_total < TASKS_MAX)
+            || self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopping && self.under_way_total == 0 && self.tasks.is_empty()
+    }
+}
+
+/// What an adapter takes in one turn.
+struct Taken {
+    answers: Vec<Answer>,
+    aside: Option<Box<dyn FnOnce() + Send>>,
+    shared: Parcel,
+    tasks: Vec<New>,
+}
+
+impl Taken {
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.shared.is_empty() && self.tasks.is_empty() && self.aside.is_none()
+    }
+}
+
+/// One adapter's turn.
+struct Turn<'a> {
+    adapters: &'a Adapters,
+    mailboxes: &'a Mailboxes,
+    meter: &'a TaskMeter,
+    sink: Arc<dyn Sink>,
+    inline: Inline,
+    /// Jobs that this turn hands over, each with its task.
+    jobs: Vec<(Job, Task)>,
+    outcomes: Vec<Finished>,
+    /// Askers of tasks that are done, one entry a task, and what it took of the asker's share.
+    done: Vec<(u64, KeyWork)>,
+}
+
+impl<'a> Turn<'a> {
+    /// Turns of one adapter.
+    fn new(adapters: &'a Arc<Adapters>, mailboxes: &'a Mailboxes, meter: &'a TaskMeter) -> Self {
+        Self {
+            adapters,
+            mailboxes,
+            meter,
+            sink: adapters.clone(),
+            inline: Inline::new(),
+            jobs: Vec::new(),
+            outcomes: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Hot path: answers first, because their tasks have waited longest.
+    fn carry_out(&mut self, taken: Taken) {
+        self.go_on(taken.answers, 0);
+        let deadline = Instant::now() + KEY_SERVICE_WAIT;
+        for New { asker, who, work, tally, keys } in taken.tasks {
+            if who.is_gone() {
+                self.done.push((who.number(), keys));
+                continue;
+            }
+            let begun = ticks();
+            let stage = match work {
+                Work::Seal(start) => Stage::Seal(start()),
+                Work::Open(again) => Stage::Open(again(), again),
+                Work::GoOnOpening(step, again) => Stage::Open(Ok(step), again),
+                Work::Check(again) => Stage::Check(again(), again),
+            };
+            let spent = ticks().saturating_sub(begun);
+            let (devices, wait) = (Vec::new(), DeviceWait::default());
+            let (checking, looked_again) = (false, false);
+            self.advance(
+                Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait },
+                stage,
+            );
+        }
+        self.inline.take_over(taken.shared);
+        while !(self.jobs.is_empty() && self.inline.is_empty()) {
+            if !self.jobs.is_empty() {
+                self.place();
+            }
+            if self.inline.is_empty() {
+                continue;
+            }
+            self.adapters.share(&mut self.inline);
+            let begun = ticks();
+            let answers = self.inline.run_for(&self.adapters.scheduler, SLICE);
+            let each = ticks().saturating_sub(begun) / (answers.len() as u64).max(1);
+            self.go_on(answers, each);
+            if !self.inline.is_empty() {
+                // What is done does not wait for the rest, nor what waits for its asker to have fewer tasks under way.
+                self.tell_all();
+                self.adapters.wake_for_tasks();
+            }
+        }
+        if let Some(run) = taken.aside {
+            let begun = ticks();
+            // A partner's name: nothing that protects a message.
+            role::exactly(Role::QueueManager, run);
+            self.meter.request(ticks().saturating_sub(begun));
+        }
+    }
+
+    /// Sets the tasks aside and hands their jobs to the scheduler.
+    fn place(&mut self) {
+        let mut placed: Vec<Job> = Vec::with_capacity(self.jobs.len());
+        let mut known = Vec::new();
+        let now = Instant::now();
+        {
+            let mut away = self.adapters.away();
+            for (mut job, mut task) in self.jobs.drain(..) {
+                job.asker = task.who.clone();
+                job.deadline = Some(task.deadline);
+                task.placed_at = now;
+                task.is_private = job.work.needs_private_key();
+                task.unproved =
+                    matches!(&*job.work, bulla_device::Work::RsaUnwrap { .. } | bulla_device::Work::EcdhDerive { .. });
+                task.shared = if task.checking { None } else { question(&job) };
+                if let Some(question) = task.shared {
+                    if let Some(others) = away.shared.get_mut(&question) {
+                        others.push((job, task));
+                        continue;
+                    }
+                    if let Progress::Open(_, again) = &task.progress
+                        && !task.looked_again
+                        && away.answered.has(&question)
+                    {
+                        known.push((again.clone(), task));
+                        continue;
+                    }
+                    away.shared.insert(question, Vec::new());
+                }
+                // In doubt the processor has the last word; a token's key is asked once more.
+                let here = task.checking && job.key.private().is_none_or(|key| key.exportable().is_some());
+                job.id = away.tasks.insert(task) as u64;
+                if here { self.inline.push_here(job) } else { placed.push(job) }
+            }
+        }
+        self.adapters.scheduler.place(&mut placed, &self.sink, &mut self.inline);
+        for (again, task) in known {
+            self.look_again(&again, task);
+        }
+    }
+
+    /// Between its look for the content key and now, that was unwrapped for another message: the task begins anew, and
+    /// finds it. Where the opener has forgotten it by now the task asks after all.
+    fn look_again(&mut self, again: &Again<Verified<Opened>, OpenError>, task: Task) {
+        let Task { asker, who, deadline, devices, checking, spent, tally, keys, wait, .. } = task;
+        let begun = ticks();
+        tally.begin_again();
+        let stage = Stage::Open(again(), again.clone());
+        let spent = spent.saturating_add(ticks().saturating_sub(begun));
+        let looked_again = true;
+        self.advance(
+            Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait },
+            stage,
+        );
+    }
+
+    /// Goes on with the tasks whose answers came; to compute one here took `each` ticks.
+    fn go_on(&mut self, answers: Vec<Answer>, each: u64) {
+        if answers.is_empty() {
+            return;
+        }
+        let mut resumed = Vec::with_capacity(answers.len());
+        {
+            let mut away = self.adapters.away();
+            for answer in answers {
+                let task = usize::try_from(answer.id).ok().and_then(|key| away.tasks.try_remove(key));
+                resumed.extend(task.map(|task| (task, answer)));
+            }
+        }
+        let now = Instant::now();
+        let mut answered = Vec::new();
+        for (mut task, answer) in resumed {
+            task.spent = task.spent.saturating_add(each);
+            if task.is_private {
+                // A task that shares the answer has taken nothing.
+                task.keys.taken_ns = task.keys.taken_ns.saturating_add(answer.service_ns);
+            }
+            task.waited(now);
+            if let Some(question) = task.shared {
+                answered.push((question, answer.result.clone(), answer.device));
+            }
+            self.resume(task, answer.result, answer.device, false);
+        }
+        if answered.is_empty() {
+            return;
+        }
+        // The first asker has used the answer, so the opener knows the key before the question is closed: from then on
+        // no task joins those who wait, and a new one looks for the key again.
+        let mut shared = Vec::new();
+        {
+            let mut away = self.adapters.away();
+            for (question, result, device) in answered {
+                if result.is_ok() {
+                    away.answered.note(question);
+                }
+                let others = away.shared.remove(&question).unwrap_or_default();
+                shared.extend(others.into_iter().map(|(job, other)| (job, other, result.clone(), device)));
+            }
+        }
+        let now = Instant::now();
+        for (job, mut other, result, device) in shared {
+            other.waited(now);
+            match result {
+                // The first one's asker has gone, or its time is up: the next one asks for all.
+                Err(DeviceError::Cancelled | DeviceError::Deadline) => self.jobs.push((job, other)),
+                result => self.resume(other, result, device, true),
+            }
+        }
+    }
+
+    /// `is_shared`: the answer was another task's, which asked the same.
+    fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, device: DeviceId, is_shared: bool) {
+        let Task {
+            asker,
+            who,
+            deadline,
+            progress,
+            mut devices,
+            checking,
+            unproved,
+            spent,
+            looked_again,
+            tally,
+            keys,
+            wait,
+            ..
+        } = task;
+        let is_shared = is_shared && result.is_ok();
+        let begun = ticks();
+        if unproved && device != DeviceId::CPU && !devices.contains(&device) {
+            devices.push(device);
+        }
+        let stage = match progress {
+            Progress::Seal(go_on) => Stage::Seal(go_on(result)),
+            Progress::Open(go_on, again) => Stage::Open(go_on(result), again),
+            Progress::Check(go_on, again) => Stage::Check(go_on(result), again),
+        };
+        if is_shared {
+            tally.unwrap_was_shared();
+        }
+        let spent = spent.saturating_add(ticks().saturating_sub(begun));
+        self.advance(
+            Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait },
+            stage,
+        );
+    }
+
+    /// Sets a task aside with its next job, or tells its outcome.
+    fn advance(&mut self, standing: Standing, stage: Stage) {
+        match stage {
+            Stage::Seal(Ok(Step::Device(job, go_on))) => self.jobs.push((job, standing.task(Progress::Seal(go_on)))),
+            Stage::Open(Ok(Step::Device(job, go_on)), again) => {
+                self.jobs.push((job, standing.task(Progress::Open(go_on, again))));
+            }
+            Stage::Check(Ok(Step::Device(job, go_on)), again) => {
+                self.jobs.push((job, standing.task(Progress::Check(go_on, again))));
+            }
+            Stage::Open(Err(error), again) if standing.is_in_doubt(&error) => {
+                self.advance(standing.once_more(), Stage::Open(again(), again));
+            }
+            Stage::Check(Err(error), again) if standing.is_in_doubt(&error) => {
+                self.advance(standing.once_more(), Stage::Check(again(), again));
+            }
+            Stage::Seal(Ok(Step::Done(sealed))) => self.tell(&standing, Outcome::Sealed(Ok(sealed))),
+            Stage::Seal(Err(error)) => self.tell(&standing, Outcome::Sealed(Err(error))),
+            Stage::Open(Ok(Step::Done(opened)), _) => {
+                self.blame(&standing);
+                self.tell(&standing, Outcome::Opened(Ok(opened)));
+            }
+            Stage::Open(Err(error), _) => self.tell(&standing, Outcome::Opened(Err(error))),
+            Stage::Check(Ok(Step::Done(())), _) => {
+                self.blame(&standing);
+                self.tell(&standing, Outcome::Checked(Ok(())));
+            }
+            Stage::Check(Err(error), _) => self.tell(&standing, Outcome::Checked(Err(error))),
+        }
+    }
+
+    /// The processor opened what a device could not: that device is not used any more.
+    fn blame(&self, standing: &Standing) {
+        if standing.checking {
+            for device in &standing.devices {
+                let scheduler = &self.adapters.scheduler;
+                // The first of many messages says it for all.
+                if scheduler.distrust(*device, "it gave a wrong result; the processor's is right") {
+                    let name = scheduler.name_of(*device).unwrap_or_default();
+                    crate::alarm!("device {name}: a message that it could not open is good; the device is out of use");
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, standing: &Standing, outcome: Outcome) {
+        self.meter.request(standing.spent);
+        let cost = Cost { effort: standing.tally.effort(), wait: standing.wait };
+        self.outcomes.push(Finished { asker: standing.asker, outcome, cost });
+        self.done.push((standing.who.number(), standing.keys));
+    }
+
+    /// Says what is finished to those who asked, and that their tasks are not under way any more.
+    fn tell_all(&mut self) {
+        self.post();
+        self.adapters.done(&mut self.done);
+    }
+
+    /// Sends what is finished to those who asked, a notice each and one ring a dispatcher.
+    fn post(&mut self) {
+        for (index, mailbox) in self.mailboxes.iter().enumerate() {
+            let mine = |finished: &Finished| finished.asker.dispatcher == index;
+            if !self.outcomes.iter().any(mine) {
+                continue;
+            }
+            let (mine, others) = std::mem::take(&mut self.outcomes).into_iter().partition(mine);
+            self.outcomes = others;
+            mailbox.post_all(mine.into_iter().map(|finished: Finished| Notice::Finished(Box::new(finished))));
+        }
+        self.outcomes.clear();
+    }
+}
+
+/// The number with which a user's links ask for devices, so that users have their turns there, however many connections
+/// each of them has.
+pub fn asker_of(user: &str) -> u64 {
+    const OF_USERS: u64 = 1 << 63;
+    let mut hasher = DefaultHasher::new();
+    user.hash(&mut hasher);
+    hasher.finish() | OF_USERS
+}
+
+/// What a job asks of a private key, where the answer is the same for every asker.
+fn question(job: &Job) -> Option<Question> {
+    let (kind, asked, expected_len) = match &*job.work {
+        bulla_device::Work::RsaUnwrap { padding: RsaPadding::Pkcs1, wrapped, expected_len } => {
+            (0, wrapped, *expected_len)
+        }
+        bulla_device::Work::RsaUnwrap { padding: RsaPadding::Oaep { digest }, wrapped, expected_len } => {
+            (digest.hash_len() as u8, wrapped, *expected_len)
+        }
+        bulla_device::Work::EcdhDerive { peer } => (1, peer, 0),
+        _ => return None,
+    };
+    let mut hasher = openssl::sha::Sha256::new();
+    hasher.update(&job.key.id());
+    hasher.update(&[kind]);
+    hasher.update(&expected_len.to_be_bytes());
+    hasher.update(asked);
+    Some(hasher.finish())
+}
+
+/// A task, but for its progress.
+struct Standing {
+    asker: Asker,
+    who: bulla_device::Asker,
+    deadline: Instant,
+    devices: Vec<DeviceId>,
+    checking: bool,
+    looked_again: bool,
+    spent: u64,
+    tally: Tally,
+    keys: KeyWork,
+    wait: DeviceWait,
+}
+
+impl Task {
+    /// Its answer is there.
+    fn waited(&mut self, now: Instant) {
+        let waited = now.saturating_duration_since(self.placed_at).as_nanos();
+        self.wait.note(u64::try_from(waited).unwrap_or(u64::MAX));
+    }
+}
+
+impl Standing {
+    fn task(self, progress: Progress) -> Task {
+        let Self { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait } = self;
+        Task {
+            asker,
+            who,
+            deadline,
+            progress,
+            devices,
+            checking,
+            unproved: false,
+            spent,
+            shared: None,
+            looked_again,
+            tally,
+            keys,
+            is_private: false,
+            placed_at: deadline,
+            wait,
+        }
+    }
+
+    /// Whether a verdict against the message came from a device that may be wrong.
+    fn is_in_doubt(&self, error: &OpenError) -> bool {
+        !self.checking && !self.devices.is_empty() && error.may_be_the_device()
+    }
+
+    fn once_more(self) -> Self {
+        Self { checking: true, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,348 @@
+//! The sending end of a channel, on its connection: what it has of its own, and what is shown of it.
+
+use crate::adapter::Held;
+use crate::average::Averages;
+use crate::catalog::ChannelDefinition;
+use crate::catalog::status::{ChannelState, ProtectionMeters};
+use crate::channel::note::SenderNote;
+use crate::channel::partner::Partner;
+use crate::channel::registry::{InstanceId, Place};
+use crate::channel::transmission::TransmissionHeader;
+use crate::dispatcher::sealing::OpeningKeys;
+use crate::envelope::Arrival;
+use crate::front::{LinkId, SessionId};
+use crate::manager::State;
+use crate::maps::HashMap;
+use crate::ordered_line::OrderedLine;
+use crate::reason::Refusal;
+use crate::refusals::store_refusal;
+use crate::transport::Traffic;
+use bulla_amqp::Payload;
+use bulla_queue::{Found, MessageId, QueueId, Ticket};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The sending end of a channel, on its connection.
+pub struct Sending {
+    pub id: InstanceId,
+    pub definition: Arc<ChannelDefinition>,
+    /// The transmission queue.
+    pub queue: QueueId,
+    pub(super) queue_name: String,
+    pub(super) place: Place,
+    pub(super) partner: Partner,
+    /// How the partner has proved who it is, here and now; empty where it proved nothing.
+    pub(super) proof: String,
+    pub(super) way: Way,
+    pub(super) stage: Stage,
+    pub(super) agreed: Agreed,
+    pub(super) numbers: Numbers,
+    pub(super) batch: Batch,
+    /// Batches whose notes wait for the journal, and batches that wait for credit.
+    pub(super) noted: VecDeque<Noted>,
+    pub(super) opener: Opener,
+    pub(super) last_activity: Instant,
+    /// When messages are taken again that the partner gave back.
+    pub(super) retry_at: Option<Instant>,
+    pub(super) counts: Counts,
+}
+
+/// How the partner takes messages.
+pub(super) enum Way {
+    /// Bulla: one link, exactly once.
+    Numbered { link: LinkId },
+    /// Any other broker: a link an address, at least once.
+    Plain {
+        session: SessionId,
+        links: HashMap<String, PlainLink>,
+        /// The message whose link is not open yet.
+        waiting: Option<(Found, Payload, String)>,
+    },
+}
+
+/// A link to one address at a partner that is not Bulla.
+pub(super) struct PlainLink {
+    pub(super) link: LinkId,
+    pub(super) open: bool,
+}
+
+/// How far the channel has come.
+pub(super) enum Stage {
+    /// The partner has not said where it stands.
+    Greeting,
+    /// Messages flow.
+    Running,
+    /// Nothing more is taken; it ends when nothing is under way.
+    Quiescing,
+    /// Nothing more is taken, for that reason: the connection is closed at the end of the turn.
+    Failing(Refusal),
+    /// The connection is being closed: in order, or for that reason.
+    Ending(Option<Refusal>),
+}
+
+/// What one end or both ends set a limit to.
+pub(super) struct Agreed {
+    pub(super) message_bytes_max: u64,
+    pub(super) batch_size: usize,
+}
+
+/// The messages that have numbers, and what the journal knows of them.
+pub(super) struct Numbers {
+    /// What is in the journal, but for `in_doubt`, which is written from `messages`.
+    pub(super) note: SenderNote,
+    pub(super) note_name: String,
+    /// Numbered messages, from `note.base + 1`: noted, sent or both.
+    pub(super) messages: VecDeque<Numbered>,
+    /// Where the batches end: last number, messages.
+    pub(super) units: VecDeque<(u64, usize)>,
+}
+
+/// A message that has a number.
+pub(super) struct Numbered {
+    pub(super) id: MessageId,
+    pub(super) sent_at: Option<Instant>,
+    /// What the partner has said; nothing as long as it is in doubt.
+    pub(super) became: Option<Became>,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Became {
+    /// It has arrived.
+    Arrived,
+    /// It is not this channel's any more: released, or on the dead-letter queue.
+    GivenBack,
+}
+
+/// Messages that are taken, and not noted yet.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) messages: Vec<Outgoing>,
+    pub(super) bytes: u64,
+    /// Since when there is one.
+    pub(super) since: Option<Instant>,
+}
+
+/// A message with its number, once it has one.
+pub(super) struct Outgoing {
+    pub(super) id: MessageId,
+    pub(super) number: u64,
+    pub(super) link: LinkId,
+    pub(super) payload: Payload,
+}
+
+/// A batch whose note is written.
+pub(super) struct Noted {
+    pub(super) ticket: Ticket,
+    pub(super) messages: VecDeque<Outgoing>,
+}
+
+/// SPLPROT(REMOVE): what opens messages before they are sent.
+pub(super) struct Opener {
+    /// Messages on their way through it, in order.
+    pub(super) line: OpeningLine,
+    /// As whom it asks for devices.
+    pub(super) who: bulla_device::Asker,
+    /// What it does with the keys of the channel user's ring.
+    pub(super) keys: OpeningKeys,
+}
+
+/// A message that is being opened.
+pub(super) struct Opening {
+    pub(super) found: Found,
+    pub(super) link: LinkId,
+    pub(super) header: Arc<TransmissionHeader>,
+    pub(super) _held: Held,
+}
+
+/// The messages of a channel that are being opened. With an adapter: the message as it lay on the transmission queue.
+pub(super) type OpeningLine = OrderedLine<Opening, Box<Arrival>, Result<Payload, Fault>>;
+
+/// Why a message can't be opened.
+pub(super) enum Fault {
+    /// It goes to the error queue.
+    Defective(Refusal),
+    /// It goes to the dead-letter queue.
+    Undeliverable(Refusal),
+    /// The channel is tried again later.
+    Later(Refusal),
+}
+
+/// Counts for the status, from the start of the instance.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) messages: u64,
+    pub(super) batches: u64,
+    pub(super) last_message_ms: Option<u64>,
+    pub(super) queue_time: Averages,
+    pub(super) net_time: Averages,
+    pub(super) batch_messages: Averages,
+    pub(super) protection: ProtectionMeters,
+}
+
+impl Stage {
+    /// The channel fails, for that reason unless it has one already.
+    pub(super) fn fail(&mut self, refusal: Refusal) {
+        match self {
+            Self::Failing(_) | Self::Ending(Some(_)) => {}
+            Self::Ending(failure @ None) => *failure = Some(refusal),
+            Self::Greeting | Self::Running | Self::Quiescing => *self = Self::Failing(refusal),
+        }
+    }
+
+    /// The connection is being closed, for the reason that there is already.
+    pub(super) fn end(&mut self) {
+        let failure = match std::mem::replace(self, Self::Ending(None)) {
+            Self::Failing(why) => Some(why),
+            Self::Ending(failure) => failure,
+            Self::Greeting | Self::Running | Self::Quiescing => None,
+        };
+        *self = Self::Ending(failure);
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self, Self::Running)
+    }
+}
+
+impl Numbers {
+    /// What the note of a channel says, that has it under that name. Its messages are in doubt.
+    pub(super) fn new(note: SenderNote, note_name: String) -> Self {
+        let messages = note.in_doubt.iter().map(|id| Numbered { id: *id, sent_at: None, became: None }).collect();
+        Self { note, note_name, messages, units: VecDeque::new() }
+    }
+
+    /// The last number.
+    pub(super) fn last(&self) -> u64 {
+        self.note.base + self.messages.len() as u64
+    }
+
+    /// The message with that number.
+    pub(super) fn of(&mut self, number: u64) -> Option<&mut Numbered> {
+        let place = number.checked_sub(self.note.base + 1).and_then(|place| usize::try_from(place).ok())?;
+        self.messages.get_mut(place)
+    }
+
+    /// The next message's number.
+    fn next(&mut self, id: MessageId) -> u64 {
+        self.messages.push_back(Numbered { id, sent_at: None, became: None });
+        self.last()
+    }
+
+    /// Gives the messages of a batch their numbers, in units of `batch_size` messages and as many bytes as `bytes_max`
+    /// says, where that is not zero.
+    pub(super) fn number(&mut self, batch: Vec<Outgoing>, batch_size: usize, bytes_max: u64) -> VecDeque<Outgoing> {
+        let mut messages = VecDeque::with_capacity(batch.len());
+        let (mut count, mut bytes) = (0, 0);
+        for mut message in batch {
+            message.number = self.next(message.id);
+            (count, bytes) = (count + 1, bytes + message.payload.len() as u64);
+            if count == batch_size || (bytes_max > 0 && bytes >= bytes_max) {
+                self.units.push_back((message.number, count));
+                (count, bytes) = (0, 0);
+            }
+            messages.push_back(message);
+        }
+        if count > 0 {
+            self.units.push_back((self.last(), count));
+        }
+        messages
+    }
+
+    /// Writes the note as the numbers are now.
+    pub(super) fn write(&mut self, state: &mut State) -> Result<Ticket, Refusal> {
+        self.note.in_doubt = self.messages.iter().map(|message| message.id).collect();
+        let bytes = self.note.encode();
+        state.store.commit(Vec::new(), &[], &[(&self.note_name, Some(&bytes))]).map_err(|error| store_refusal(&error))
+    }
+
+    /// Removes messages that have arrived, and moves the base, in one unit of work.
+    pub(super) fn settle(&mut self, state: &mut State, there: &[MessageId], base: u64) -> Result<Ticket, Refusal> {
+        // One that is gone (a non-persistent message of before a restart) needs no removal.
+        let removals: Vec<MessageId> = there.iter().copied().filter(|id| state.store.find(*id).is_some()).collect();
+        self.note.in_doubt = self.messages.iter().map(|message| message.id).collect();
+        let note = SenderNote { base, reset: false, ..self.note.clone() };
+        let commit = state.store.commit(Vec::new(), &removals, &[(&self.note_name, Some(&note.encode()))]);
+        let ticket = commit.map_err(|error| store_refusal(&error))?;
+        self.note = note;
+        Ok(ticket)
+    }
+}
+
+impl Batch {
+    /// One more message; `now` is when the batch began, where it is the first.
+    pub(super) fn push(&mut self, message: Outgoing, now: Instant) {
+        self.since.get_or_insert(now);
+        self.bytes += message.payload.len() as u64;
+        self.messages.push(message);
+    }
+}
+
+impl Sending {
+    /// This side ends it, for that reason unless it has one already.
+    pub fn failed(&mut self, refusal: Refusal) {
+        self.stage.fail(refusal);
+    }
+
+    /// The one link to a partner of ours.
+    pub(super) fn main_link(&self) -> Option<LinkId> {
+        match &self.way {
+            Way::Numbered { link } => Some(*link),
+            Way::Plain { .. } => None,
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.numbers.messages.is_empty() && self.batch.messages.is_empty() && self.opener.line.is_empty()
+    }
+
+    /// Whether a message goes out of any batch, and may be lost.
+    pub(super) fn is_fast(&self, found: &Found) -> bool {
+        !found.persistent && self.definition.non_persistent_fast
+    }
+
+    /// Removes a message from the transmission queue; where that fails it stays locked until the next start.
+    pub(super) fn remove(&self, id: MessageId, state: &mut State) {
+        if let Err(error) = state.store.acknowledge(id) {
+            crate::warning!(queue = self.queue_name, "{}: {error}", self.queue_name);
+        }
+    }
+
+    /// Copies what is counted into the status.
+    pub(super) fn report(&self, traffic: Traffic, state: &mut State) {
+        let Some(instance) = state.channels.get_mut(&self.id) else { return };
+        let Numbers { note, messages, units, .. } = &self.numbers;
+        instance.note_sequence(self.numbers.last(), note.base, self.definition.sequence_wrap);
+        instance.current_unit = note.unit;
+        instance.last_unit = note.unit.saturating_sub(units.len() as u64);
+        let status = &mut instance.status;
+        status.messages = self.counts.messages;
+        status.batches = self.counts.batches;
+        status.last_message_ms = self.counts.last_message_ms;
+        status.buffers_sent = traffic.buffers_sent;
+        status.buffers_received = traffic.buffers_received;
+        status.bytes_sent = traffic.bytes_sent;
+        status.bytes_received = traffic.bytes_received;
+        status.key_resets = traffic.key_resets;
+        status.last_key_reset_ms = traffic.last_key_reset_ms;
+        status.current_messages = messages.len() as u64;
+        status.in_doubt = messages.front().is_some_and(|message| message.sent_at.is_some());
+        status.queue_time_us = self.counts.queue_time.shown();
+        status.net_time_us = self.counts.net_time.shown();
+        status.batch_messages = self.counts.batch_messages.shown();
+        status.protection.clone_from(&self.counts.protection);
+        status.substate = match (&self.stage, messages.is_empty(), self.noted.is_empty()) {
+            (Stage::Greeting, ..) => "RESYNCH",
+            (Stage::Ending(_), ..) => "NETWORK",
+            (Stage::Quiescing, true, _) => "ADAPTER",
+            (Stage::Running | Stage::Failing(_), true, _) => "MQGET",
+            (Stage::Running | Stage::Quiescing | Stage::Failing(_), false, false) => "JOURNAL",
+            (Stage::Running | Stage::Quiescing | Stage::Failing(_), false, true) => "RECEIVE",
+        };
+        if matches!(self.stage, Stage::Quiescing) {
+            status.state = ChannelState::Stopping;
+        }
+    }
+}

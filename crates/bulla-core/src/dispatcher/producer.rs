@@ -1,0 +1,243 @@
+//! A link on which a client puts: what it has of its own, and its messages on the way to their queues.
+
+use super::publishing::{Publishing, Subscriber};
+use super::sealing::{Sealing, SealingLine};
+use super::unit_of_work::units::{UnitId, Units};
+use crate::adapter::{Held, SEALING_BYTES_MAX};
+use crate::channel::transmission::TransmissionHeader;
+use crate::dynamic::Deletes;
+use crate::front::link::Attach;
+use crate::front::{DeliveryId, LinkId, SessionId};
+use crate::idempotency::Claim;
+use crate::limits::{BeingSealed, UserId};
+use crate::manager::{Route, State};
+use crate::reason::{self, Refusal};
+use crate::resumable::Resumable;
+use bulla_amqp::DeliveryState;
+use bulla_queue::QueueId;
+use bulla_seal::Policy;
+use std::sync::Arc;
+
+/// Credit of a link whose messages are put as they come.
+pub const CREDIT_CLEAR: u32 = 1000;
+/// Credit of a link whose messages are sealed or checked first: they wait in memory for that.
+pub const CREDIT_PROTECTED: u32 = 256;
+/// Messages of one link that may be with the adapters: its credit of publications, with copies for 256 subscriptions.
+/// One that comes beyond it is refused.
+const PENDING_MESSAGES_MAX: usize = CREDIT_PROTECTED as usize * 256;
+/// Bytes of them: what the adapters' memory takes of one link alone, with the sealed forms.
+const PENDING_BYTES_MAX: usize = SEALING_BYTES_MAX / 2;
+/// A link with so many bytes there gets no more credit.
+const PENDING_BYTES_FOR_CREDIT: usize = 64 << 20;
+/// Ticks after which credit that a link does not use is room for others who wait: two seconds.
+const PROMISE_LAPSES_AFTER_TICKS: u8 = 8;
+
+/// A link on which a client puts.
+pub struct Producer {
+    pub session: SessionId,
+    /// The name the client opened; none for an anonymous relay, whose messages name their queue.
+    pub opened: Option<String>,
+    pub route: Option<Arc<Route>>,
+    /// The client seals for itself.
+    pub sealed_by_client: bool,
+    /// Credit that is out on this link and counted in its queue's `granted`, unless that has lapsed.
+    pub granted: u32,
+    /// Ticks for which others waited for room while this link used none of its credit. A message that comes after
+    /// [`PROMISE_LAPSES_AFTER_TICKS`] is put if there is room then.
+    pub unused_ticks: u8,
+    /// Messages with the adapters, in the order of their arrival.
+    pub pending: SealingLine<Pending>,
+    pub sealing: Option<Sealing>,
+    /// As whom it asks for devices.
+    pub who: bulla_device::Asker,
+    /// Whose messages these are, as one who is limited.
+    pub user: Option<UserId>,
+    /// The dynamic queue that ends with this link.
+    pub dynamic: Option<QueueId>,
+    /// What closing it does to its permanent dynamic queue.
+    pub deletes: Option<Deletes>,
+    /// Its user, as the log names it; none for one who has not signed in.
+    pub user_name: Option<String>,
+    /// The client can be told that a message is rejected.
+    pub takes_rejected: bool,
+    /// Its messages may name any user (SETID on the queue, or, on a relay, on that of the last message).
+    pub any_user: bool,
+    /// What is needed to publish: of a link to a topic, and of a relay.
+    pub publishing: Option<Box<Publishing>>,
+    /// Of a relay: where the last message was allowed to go.
+    pub relayed: Option<Relayed>,
+    /// Its place among the links that may be resumed.
+    pub resumable: Option<Box<Resumable>>,
+}
+
+/// A message that waits for its adapter, or for those before it.
+pub struct Pending {
+    pub receipt: Receipt,
+    pub queue: QueueId,
+    pub policy: Option<Arc<Policy>>,
+    /// Where it goes from there, from a transmission queue.
+    pub transmission: Option<Arc<TransmissionHeader>>,
+    /// It is one of the copies of a publication.
+    pub copy: Option<CopyOf>,
+    /// The idempotency key that it is put under.
+    pub claim: Option<Box<Claim>>,
+    /// Its memory, given back when it is put.
+    pub _held: Option<Held>,
+    pub _counted: Option<BeingSealed>,
+}
+
+/// Which of the copies of a publication, which lie one after the other.
+pub struct CopyOf {
+    pub is_last: bool,
+    pub whose: Subscriber,
+}
+
+/// Where the answer to a delivery goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Receipt {
+    pub key: usize,
+    pub generation: u64,
+    pub link: LinkId,
+    pub id: DeliveryId,
+    /// The client has settled already: nothing is answered.
+    pub settled: bool,
+    /// It came on a link to no queue in particular.
+    pub is_single: bool,
+    /// It asks to be told what becomes of it.
+    pub asks: bool,
+    /// The unit of work that it is part of.
+    pub unit: Option<UnitId>,
+    /// Whose it is, as one who is limited.
+    pub user: Option<UserId>,
+}
+
+impl Receipt {
+    /// A delivery's state with that outcome, within its unit of work.
+    #[inline]
+    pub fn state(&self, outcome: DeliveryState) -> DeliveryState {
+        match self.unit {
+            None => outcome,
+            Some(unit) => unit.state(outcome),
+        }
+    }
+}
+
+impl Producer {
+    /// A link that puts, before it is known where and how.
+    pub fn new(attach: &Attach, user: Option<UserId>, user_name: Option<String>, who: bulla_device::Asker) -> Self {
+        Self {
+            session: attach.session,
+            opened: None,
+            route: None,
+            sealed_by_client: false,
+            granted: 0,
+            unused_ticks: 0,
+            pending: pending_line(),
+            sealing: None,
+            who,
+            user,
+            dynamic: None,
+            deletes: None,
+            user_name,
+            takes_rejected: attach.takes_rejected,
+            any_user: false,
+            publishing: None,
+            relayed: None,
+            resumable: None,
+        }
+    }
+
+    /// Full credit of this link. An anonymous relay's messages may each be for a protected queue.
+    #[inline]
+    pub fn credit_full(&self) -> u32 {
+        let protected = self.route.as_ref().is_none_or(|route| route.policy.is_some());
+        if protected { CREDIT_PROTECTED } else { CREDIT_CLEAR }
+    }
+
+    /// What is missing of its full credit; 0 where it has enough, or where as much is with the adapters as may be.
+    #[inline]
+    pub fn credit_wanted(&self) -> u32 {
+        let full = self.credit_full();
+        let outstanding = self.granted + u32::try_from(self.pending.len()).unwrap_or(u32::MAX);
+        let has_enough = outstanding > full / 2 || self.pending.bytes() >= PENDING_BYTES_FOR_CREDIT;
+        if has_enough { 0 } else { full - outstanding }
+    }
+
+    /// Whether its credit no longer counts as room that is taken.
+    #[inline]
+    pub fn has_lapsed(&self) -> bool {
+        self.unused_ticks >= PROMISE_LAPSES_AFTER_TICKS
+    }
+
+    /// Credit of this link that is counted in its queue's `granted`.
+    #[inline]
+    pub fn promised(&self) -> u32 {
+        if self.has_lapsed() { 0 } else { self.granted }
+    }
+
+    /// Gives up the messages with the adapters, because the link ends: their memory is given back, and answers for them
+    /// are ignored. Those that their sender has settled will not be sent again, so they stay, and are put once their
+    /// adapters are done. Says whether units of work have lost a message.
+    fn cancel(&mut self, units: &mut Units) -> bool {
+        let mut any = false;
+        for Pending { receipt, .. } in self.pending.cancel_where(|pending| !pending.receipt.settled) {
+            if let Some(unit) = receipt.unit {
+                units.ended(unit);
+                let gone = Refusal::new(reason::CONNECTION_BROKEN, "a link ended while its message was being sealed");
+                units.doom(unit, &gone);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// The link uses its credit: it counts as room that is taken, also where it had lapsed.
+    #[inline]
+    pub fn promise_again(&mut self, state: &mut State) {
+        if self.has_lapsed()
+            && let (Some(route), Some(_)) = (&self.route, &self.opened)
+            && let Some(usage) = state.uses.get_mut(&route.queue)
+        {
+            usage.granted = usage.granted.saturating_add(self.granted);
+        }
+        self.unused_ticks = 0;
+    }
+
+    /// Gives back what the link was promised, when it ends, and gives up its messages that are being sealed. Says
+    /// whether units of work have lost one.
+    pub fn leave(&mut self, units: &mut Units, state: &mut State) -> bool {
+        if let Some(topic) = self.publishing.as_deref().and_then(Publishing::topic) {
+            state.topics.publisher_left(topic);
+        }
+        if let (Some(route), Some(_)) = (&self.route, &self.opened)
+            && let Some(usage) = state.uses.get_mut(&route.queue)
+        {
+            usage.granted = usage.granted.saturating_sub(self.promised());
+            usage.putters = usage.putters.saturating_sub(1);
+        }
+        for pending in self.pending.items() {
+            if let Some(usage) = state.uses.get_mut(&pending.queue) {
+                usage.granted = usage.granted.saturating_sub(1);
+            }
+        }
+        let has_lost = self.cancel(units);
+        if self.pending.is_empty() {
+            self.who.leave();
+        }
+        has_lost
+    }
+}
+
+/// The line of a link that puts.
+pub fn pending_line() -> SealingLine<Pending> {
+    SealingLine::bounded(PENDING_MESSAGES_MAX, PENDING_BYTES_MAX)
+}
+
+/// The queue that the last message of a relay link named, and when it was allowed.
+#[derive(Debug)]
+pub struct Relayed {
+    pub name: String,
+    /// The queue of that name itself: another one of that name may be another's.
+    pub queue: Option<QueueId>,
+    pub generation: u64,
+}

@@ -1,0 +1,264 @@
+//! Who a client is: SASL as the server speaks it (AMQP part 5, section 5.3).
+
+use super::authority;
+use super::local::Local;
+use super::peer::{Exchange, Peer};
+use crate::catalog::lockouts::Whose;
+use crate::events::Event;
+use crate::mailbox::Notice;
+use crate::manager::Manager;
+use crate::sign_in::checks::{Applicant, Turn};
+use crate::sign_in::lockout::Begun;
+use crate::sign_in::token::TokenError;
+use crate::sign_in::verdict::{Identity, Verdict};
+use crate::users;
+use bulla_amqp::scram::{ScramError, ScramServer};
+use bulla_amqp::{BearerResponse, Mechanism, PlainResponse};
+use bytes::Bytes;
+use std::fmt::{self, Display};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// A client names its mechanism.
+pub fn init(peer: &mut Peer, local: &Local, mechanism: Mechanism, response: &[u8]) {
+    match mechanism {
+        Mechanism::Anonymous => done(peer, Identity::default()),
+        Mechanism::Plain => plain(peer, local, response),
+        Mechanism::External => external(peer, local, response),
+        Mechanism::OAuthBearer => bearer(peer, local, response),
+        Mechanism::ScramSha256 => match ScramServer::start(response) {
+            Ok(mut exchange) => {
+                let users = &local.manager.users;
+                let challenge = exchange.challenge(users.verifier(exchange.user()), users.crypto());
+                peer.sign_in.exchange = Some(Exchange::Challenged(Box::new(exchange)));
+                peer.front.challenge(challenge);
+            }
+            Err(error) => refuse(peer, local, None, &error),
+        },
+    }
+}
+
+/// A client answers a challenge.
+pub fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
+    match peer.sign_in.exchange.take() {
+        Some(Exchange::Challenged(exchange)) => {
+            let finish = || exchange.finish(response, local.manager.users.crypto());
+            match judge(&local.manager, exchange.user(), ip(peer), finish, |error| *error == ScramError::NotAuthentic) {
+                Ok(Ok(proof)) => {
+                    let user = Some(exchange.user().to_owned());
+                    let identity = Identity { user, ring: true, ..Identity::default() };
+                    peer.sign_in.exchange = Some(Exchange::Proved(identity));
+                    peer.front.challenge(proof);
+                }
+                Ok(Err(error)) => refuse(peer, local, Some(exchange.user()), &error),
+                Err(LockedOut) => refuse(peer, local, Some(exchange.user()), &LockedOut),
+            }
+        }
+        Some(Exchange::Proved(identity)) => done(peer, identity),
+        // It was told why, and the log too.
+        Some(Exchange::Refused) => peer.front.signed_in(false),
+        None => refuse(peer, local, None, &"a response without a challenge"),
+    }
+}
+
+fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
+    let Some(plain) = PlainResponse::parse(response) else {
+        return refuse(peer, local, None, &"a malformed response");
+    };
+    let Some(act_as) = other_user(plain.authorization, plain.user) else {
+        return refuse(peer, local, Some(plain.user), &NO_USER);
+    };
+    let ring = peer.transport.is_tls();
+    let identity = Identity { user: Some(plain.user.to_owned()), ring, act_as, until: None };
+    let (user, password) = (plain.user.to_owned(), Zeroizing::new(plain.password.to_owned()));
+    let (manager, address) = (local.manager.clone(), ip(peer));
+    // Asked first: who is locked out takes no place from others.
+    if manager.lockouts().is_locked(&user, address, manager.clock.now()) {
+        return refuse(peer, local, Some(plain.user), &LockedOut);
+    }
+    if manager.users.is_remembered(&user, &password) {
+        manager.lockouts().succeeded(&user, address, manager.clock.now());
+        manager.checks.was_right(address, manager.clock.now());
+        return done(peer, identity);
+    }
+    let is_known = manager.lockouts().is_known(&user, address, manager.clock.now());
+    // Deriving a key from a password takes a part of a second on purpose: not on this thread.
+    check(peer, local, is_known, move |manager| {
+        // Asked again: those who wait at the same time are counted one by one.
+        let look = || if manager.users.is_password(&user, &password) { Ok(()) } else { Err(()) };
+        match judge(manager, &user, address, look, |()| true) {
+            Ok(Ok(())) => Verdict::Right(identity),
+            Ok(Err(())) => Verdict::Wrong { user },
+            Err(LockedOut) => Verdict::LockedOut { user },
+        }
+    });
+}
+
+/// Has `look` called on another thread when its turn comes; the verdict comes to this dispatcher.
+fn check(peer: &mut Peer, local: &Local, is_known: bool, look: impl FnOnce(&Manager) -> Verdict + Send + 'static) {
+    let applicant = Applicant { address: ip(peer), is_known, connection: Arc::downgrade(&peer.sign_in.alive) };
+    let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.key, peer.generation);
+    let carried_out = move |turn| {
+        let verdict = match turn {
+            Turn::Check => look(&manager),
+            Turn::Busy => Verdict::Busy,
+        };
+        let is_right = matches!(verdict, Verdict::Right(_));
+        if let Some(mailbox) = manager.mailboxes.get(index) {
+            mailbox.post(Notice::SignedIn { peer: key, generation, verdict });
+        }
+        is_right
+    };
+    local.manager.checks.submit(applicant, Box::new(carried_out), local.manager.clock.now());
+}
+
+fn bearer(peer: &mut Peer, local: &Local, response: &[u8]) {
+    let Some(bearer) = BearerResponse::parse(response) else {
+        return refuse_token(peer, local, &"a malformed response", "invalid_request");
+    };
+    let (authorization, token) = (bearer.authorization, Zeroizing::new(bearer.token.to_owned()));
+    let now = local.wall_ms / 1000;
+    // A token cannot be guessed, so there is no lockout. A look at the file of keys and a signature to verify: not on
+    // this thread.
+    check(peer, local, false, move |manager| {
+        match manager.tokens.check(&token, now) {
+            Ok(grant) => match other_user(&authorization, &grant.user) {
+                // Its ring stays closed: a ring is for who has proved by a key or a password of its own to be its
+                // owner.
+                Some(act_as) => {
+                    let (user, until) = (Some(grant.user), Some(grant.until));
+                    Verdict::Right(Identity { user, ring: false, act_as, until })
+                }
+                None => Verdict::Token(TokenError::User),
+            },
+            Err(error) => Verdict::Token(error),
+        }
+    });
+}
+
+/// What a client gave was looked at.
+pub fn signed_in(peer: &mut Peer, local: &Local, verdict: Verdict) {
+    match verdict {
+        Verdict::Right(identity) => done(peer, identity),
+        Verdict::Wrong { user } => refuse(peer, local, Some(&user), &"wrong user or password"),
+        Verdict::Token(error) => refuse_token(peer, local, &error, "invalid_token"),
+        Verdict::LockedOut { user } => refuse(peer, local, Some(&user), &LockedOut),
+        Verdict::Busy => {
+            // No refusal: nothing was found against the client.
+            if local.manager.peer_lines.may_write(local.now) {
+                crate::warning!("{}: sign-in answered as busy: too many are to be checked", ip(peer));
+            }
+            peer.front.sign_in_busy();
+        }
+    }
+}
+
+/// Too much was wrong before.
+struct LockedOut;
+
+impl Display for LockedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not looked at, because too many attempts were wrong")
+    }
+}
+
+/// Looks at what was given, unless too much was wrong before, and counts it where `is_guess` says of the error that it
+/// may have been a try.
+fn judge<T, E>(
+    manager: &Manager,
+    user: &str,
+    address: IpAddr,
+    look: impl FnOnce() -> Result<T, E>,
+    is_guess: impl FnOnce(&E) -> bool,
+) -> Result<Result<T, E>, LockedOut> {
+    if manager.lockouts().is_locked(user, address, manager.clock.now()) {
+        return Err(LockedOut);
+    }
+    let seen = look();
+    match &seen {
+        Ok(_) => manager.lockouts().succeeded(user, address, manager.clock.now()),
+        Err(error) if is_guess(error) => {
+            let begun = manager.lockouts().failed(user, address, manager.clock.now());
+            for begun in begun {
+                authority::raise(manager, locked_out(begun, user, address));
+            }
+        }
+        Err(_) => {}
+    }
+    Ok(seen)
+}
+
+fn locked_out(Begun { whose, failures, lasts }: Begun, user: &str, address: IpAddr) -> Event {
+    Event::LockedOut {
+        user: (whose != Whose::Address).then(|| named(user)).flatten(),
+        address: (whose != Whose::User).then(|| address.to_string()),
+        failures,
+        seconds: lasts.as_secs(),
+    }
+}
+
+/// A name that was given without a proof: told only where it could be a user's, for a password may stand in its place.
+fn named(user: &str) -> Option<String> {
+    users::is_valid_name(user).then(|| user.to_owned())
+}
+
+/// Where the client comes from. One that is gone already comes from nowhere, which is a place like another.
+fn ip(peer: &mut Peer) -> IpAddr {
+    peer.from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
+}
+
+fn external(peer: &mut Peer, local: &Local, authorization: &[u8]) {
+    match peer.transport.certificate().and_then(|shown| shown.user) {
+        Some(user) => match std::str::from_utf8(authorization).ok().and_then(|other| other_user(other, &user)) {
+            Some(act_as) => done(peer, Identity { user: Some(user), ring: true, act_as, until: None }),
+            None => refuse(peer, local, Some(&user), &NO_USER),
+        },
+        None => refuse(peer, local, None, &"the certificate names no user"),
+    }
+}
+
+const NO_USER: &str = "the user to act as cannot be one";
+
+/// The user that a client asks to act as, where it is another one; whether it may is asked at open. None where no user
+/// can have the name.
+fn other_user(authorization: &str, user: &str) -> Option<Option<String>> {
+    let is_other = !authorization.is_empty() && authorization != user;
+    (!is_other || users::is_valid_name(authorization)).then(|| is_other.then(|| authorization.to_owned()))
+}
+
+fn done(peer: &mut Peer, identity: Identity) {
+    peer.sign_in.identity = identity;
+    peer.front.signed_in(true);
+}
+
+fn refuse(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {
+    tell(peer, local, user, why);
+    peer.front.signed_in(false);
+}
+
+/// Says why as RFC 7628 (section 3.2.2) has it: `status` is a registered code (RFC 6749, section 4.1.2.1; RFC 6750,
+/// section 3.1), and says no more than that.
+fn refuse_token(peer: &mut Peer, local: &Local, why: &dyn Display, status: &str) {
+    tell(peer, local, None, why);
+    peer.sign_in.exchange = Some(Exchange::Refused);
+    peer.front.challenge(Bytes::from(format!("{{\"status\":\"{status}\"}}")));
+}
+
+fn tell(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {
+    let address = peer.from.map_or_else(|| "unknown".into(), |address| address.to_string());
+    authority::tell_of_sign_in(&local.manager, local.now, address, user.and_then(named), why);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_could_be_a_password_is_not_told() {
+        assert_eq!(named("orders").as_deref(), Some("orders"));
+        for odd in ["", "correct horse", "p\u{e4}ss", "$ecret!", &"x".repeat(65)] {
+            assert_eq!(named(odd), None, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! How events are raised.
+
+use super::Event;
+use crate::manager::State;
+
+impl State {
+    /// Says what happened: in the log, and on its event queue where that is defined and its switch is on. It never
+    /// fails and never raises another event; a message for which the event queue has no room is counted, and the next
+    /// tick says so.
+    pub fn raise(&mut self, event: &Event, wall_ms: u64) {
+        event.log();
+        let manager = &self.definitions.queue_manager;
+        if !event.is_wanted(manager) {
+            return;
+        }
+        let Some(local) = self.definitions.queues.get(event.queue()) else { return };
+        let Some(queue) = self.store.queue(event.queue()) else { return };
+        let message = event.message(&manager.name, local, wall_ms);
+        if self.store.put(queue, message).is_err() {
+            self.events_lost += 1;
+        }
+    }
+
+    /// Raises what the depths of queues have crossed since the last turn. One compare where they have not.
+    pub fn raise_crossings(&mut self, wall_ms: u64) {
+        let mut crossings = Vec::new();
+        self.store.take_crossings(&mut crossings);
+        for crossing in crossings {
+            let Some(name) = self.store.name(crossing.queue) else { continue };
+            let max_depth = self.store.attributes(crossing.queue).map_or(0, |attributes| attributes.max_depth);
+            let event = Event::depth(&crossing, name, max_depth);
+            self.raise(&event, wall_ms);
+        }
+    }
+
+    /// Tells the operator of events that are in the log alone: a line a tick.
+    pub fn tell_of_lost_events(&mut self) {
+        let lost = std::mem::take(&mut self.events_lost);
+        if lost > 0 {
+            crate::warning!("{lost} events are in this log alone: their event queue took no message");
+        }
+    }
+}
