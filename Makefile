@@ -2,6 +2,7 @@
 # islands two queue managers and a message each way, protected in four ways: what lies where
 # test    everything: unit and integration tests, then the four unmodified clients and a suite of others against the program
 # simulate queue managers on a simulated clock, network and disk, for SECONDS; BULLA_SEED for one seed: tests/README.md
+# past-defects puts past defects back, one at a time: the simulation has to find each within 60 s
 # interop suites that others wrote for AMQP brokers, fetched and run against the program; docs/interoperability.md
 # check   what to run before a commit: format, lints, unit tests, licences and sources of what is built in
 # sbom    the list of what the program is made of, as CycloneDX, beside the program
@@ -33,8 +34,8 @@ GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 
-.PHONY: run islands build test simulate interop check sbom bench timing measure hostile hostile-rights lanes fuzz \
-    clients packages test-packages
+.PHONY: run islands build test simulate past-defects interop check sbom bench timing measure hostile hostile-rights lanes \
+    fuzz clients packages test-packages
 .DELETE_ON_ERROR:
 
 run: build
@@ -63,6 +64,9 @@ test: test-packages build clients
 simulate: test-packages
 	$(if $(BULLA_SEED),,BULLA_SECONDS=$(SECONDS)) cargo test --release -p bulla --lib -- --nocapture \
 	    simulation::whatever_happens
+
+past-defects: test-packages
+	tests/past-defects/find.py
 
 sbom: packages
 	tools/components.py sbom $(TARGET)/release/bulla.cdx.json

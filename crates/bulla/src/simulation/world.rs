@@ -97,7 +97,7 @@ impl World {
             16 => self.alter()?,
             17 => self.clear()?,
             18 => self.fill_disk(),
-            19 if self.random.u8(..4) == 0 => self.no_link_waits()?,
+            19 => self.no_link_waits()?,
             _ => self.act(),
         }
         self.carry();
@@ -412,7 +412,8 @@ fn quality(at: Queue) -> Option<Quality> {
 fn places() -> Places {
     let named: Vec<_> = QUEUES.iter().enumerate().map(|(at, name)| (*name, at)).collect();
     Places {
-        puts: named[..OPEN].to_vec(),
+        // Producers that wait for one another on the short queue are usual.
+        puts: [&named[..OPEN], &[named[SHORT]; 3]].concat(),
         gets: named,
         roomy: ROOMY.to_vec(),
         secrets: PROTECTED.map(|(at, _)| (at, SECRET)).to_vec(),
