@@ -1,7 +1,8 @@
 //! Local queues and the journal under them: messages, locks, units of work, recovery. No sockets, no frames, no clock.
 //!
-//! [`Store`] is what a queue manager holds. Under it lies a [`Log`]: [`FileLog`] keeps one in segment files over a
-//! [`Storage`], and the tests keep one over a simulated disk that loses, tears and fails ([`sim`]).
+//! [`Store`] is what a queue manager holds; a [`Standby`] follows another owner's log and takes over. Under both lies a
+//! [`Log`]: [`FileLog`] keeps one in segment files over a [`Storage`], and the tests keep one over a simulated disk that
+//! loses, tears and fails ([`sim`]).
 //!
 //! ```
 //! use std::time::Instant;
@@ -63,5 +64,5 @@ pub use store::{
     BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, Backlog, CHECKPOINT_BYTES_DEFAULT, Cursor, DefineError,
     DefinitionUnit, Expired, IDENTITY_BYTES, INDEX_ENTRIES_MAX, JournalError, KeysOf, LOG_BYTES_MIN_DEFAULT, Limits,
     Look, Looked, MEMORY_BYTES_MAX_DEFAULT, Marker, NOTES_MAX, OBJECTS_BYTES_MAX, OBJECTS_MAX, OpenError, PutError,
-    QueueChange, RESERVE_BYTES_DEFAULT, ReadError, RemoveError, Reserve, Seen, Store, StoreStatus, Totals,
+    QueueChange, RESERVE_BYTES_DEFAULT, ReadError, RemoveError, Reserve, Seen, Standby, Store, StoreStatus, Totals,
 };

@@ -106,6 +106,11 @@ pub enum LogError {
     Busy,
     /// The operator's turn, or time's: there is no space for more. Removing messages makes some.
     Full,
+    /// The caller's turn: that part of the log has been let go. Begin with the oldest.
+    Released {
+        /// What was asked for.
+        from: Position,
+    },
     /// The operator's turn: owned elsewhere by an owner that still answers.
     Owned {
         /// The owner's epoch, where the engine can tell.
@@ -138,6 +143,7 @@ impl fmt::Display for LogError {
         match self {
             LogError::Busy => write!(f, "the log takes no further batch until one is synced"),
             LogError::Full => write!(f, "no space left for the journal"),
+            LogError::Released { from } => write!(f, "the journal before position {from} has been let go"),
             LogError::Owned { epoch: Some(epoch) } => {
                 write!(f, "the journal is in use by owner {}", epoch.0)
             }
@@ -204,9 +210,11 @@ pub trait Log: Send {
     /// Where the oldest batch that is kept begins.
     fn start(&self) -> Position;
 
-    /// Hands `each` every whole batch from the oldest on, in order, and returns where it stopped: after a claim, at the
-    /// end. A torn last batch is cut.
-    fn replay(&mut self, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError>;
+    /// Hands `each` every whole batch from `from` on, where a batch begins, in order, and returns where it stopped;
+    /// `None` is the oldest. After a claim it reaches the end, and a torn last batch is cut. Without one it follows
+    /// another owner: it stops where that one has come to, and is called again. `Released`: what lies at `from` is there
+    /// no more, or is something else than was handed on before; all of it is to be read again.
+    fn replay(&mut self, from: Option<Position>, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError>;
 
     /// Starts writing a batch at the end of the log and returns at once, except where the engine's own policy says that
     /// to write is quicker than to hand over. `Busy` and `Unavailable` give the batch back. The engine retries it under

@@ -118,6 +118,23 @@ fn what_is_confirmed_is_there_after_a_restart_with_every_driver() {
     }
 }
 
+/// The first segment is enough: the store asks for no other one, and the keeper makes one spare.
+fn without_reserve() -> Limits {
+    Limits { reserve_bytes: 0, ..limits() }
+}
+
+fn wait_for_spare(journal: &Path) {
+    let began = Instant::now();
+    let has_spare = || {
+        let names = std::fs::read_dir(journal).unwrap().map(|entry| entry.unwrap().file_name());
+        names.into_iter().any(|name| name.to_string_lossy().starts_with("spare-"))
+    };
+    while !has_spare() {
+        assert!(began.elapsed() < WAKE_UP_MAX, "no spare segment is made");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn whoever_measures_sees_each_batch_where_it_is_written() {
     let dir = directory();
@@ -147,8 +164,9 @@ fn whoever_measures_sees_each_batch_where_it_is_written() {
     };
     let log = FileLog::open(DirStorage::new(dir.path().join("journal")), options).unwrap();
     let spill = FileSpill::open(DirStorage::new(dir.path().join("scratch")), 1 << 30).unwrap();
-    let mut store = Store::open(Box::new(log), Box::new(spill), limits(), Instant::now()).unwrap();
+    let mut store = Store::open(Box::new(log), Box::new(spill), without_reserve(), Instant::now()).unwrap();
     let queue = store.define("ORDERS", QueueAttributes::default()).unwrap();
+    wait_for_spare(&dir.path().join("journal"));
     store.sync(Instant::now()).unwrap();
     for bytes in [100, 100_000] {
         store.put(queue, message(1, bytes)).unwrap();
@@ -190,17 +208,10 @@ fn a_submitter_writes_no_batch_itself_while_the_disk_is_slow() {
     };
     let log = FileLog::open(DirStorage::new(journal.clone()), options).unwrap();
     let spill = FileSpill::open(DirStorage::new(dir.path().join("scratch")), 1 << 30).unwrap();
-    let mut store = Store::open(Box::new(log), Box::new(spill), limits(), began).unwrap();
+    let mut store = Store::open(Box::new(log), Box::new(spill), without_reserve(), began).unwrap();
     let queue = store.define("ORDERS", QueueAttributes::default()).unwrap();
     // No other segment is made after the spare one.
-    let has_spare = || {
-        let names = std::fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().file_name());
-        names.into_iter().any(|name| name.to_string_lossy().starts_with("spare-"))
-    };
-    while !has_spare() {
-        assert!(began.elapsed() < WAKE_UP_MAX, "no spare segment is made");
-        std::thread::yield_now();
-    }
+    wait_for_spare(&journal);
     store.sync(began).unwrap();
     let slow_ms = u64::try_from(INLINE_WITHIN.as_millis()).unwrap() + 1;
     let takes = [(0, "submitter"), (slow_ms, "submitter"), (slow_ms, "thread"), (slow_ms, "thread"), (0, "thread")];

@@ -614,8 +614,8 @@ impl Log for Hasty {
     fn start(&self) -> Position {
         self.log.start()
     }
-    fn replay(&mut self, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError> {
-        self.log.replay(each)
+    fn replay(&mut self, from: Option<Position>, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError> {
+        self.log.replay(from, each)
     }
     fn submit(&mut self, batch: Batch) -> Result<(), (Batch, LogError)> {
         self.said.push(Event::Synced(batch.end()));

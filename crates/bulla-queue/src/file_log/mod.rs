@@ -124,9 +124,11 @@ pub struct FileLog<S: Storage> {
     shared: Arc<Shared<S>>,
     options: FileLogOptions,
     threads: Vec<JoinHandle<()>>,
-    /// Held for as long as the log is.
-    _lock: S::File,
+    /// Held for as long as the log is, from the opening on or from the claim.
+    lock: Option<S::File>,
     claimed: bool,
+    /// The last batch that was handed on while another owner writes.
+    followed: Option<BatchHeader>,
 }
 
 struct Shared<S: Storage> {
@@ -214,7 +216,19 @@ impl<S: Storage> FileLog<S> {
     /// # Errors
     /// [`LogError::Owned`], [`LogError::Unavailable`].
     pub fn open(storage: S, options: FileLogOptions) -> Result<Self, LogError> {
-        let lock = storage.lock(LOCK_NAME).map_err(LogError::Unavailable)?.ok_or(LogError::Owned { epoch: None })?;
+        let mut log = Self::follow(storage, options);
+        log.lock = Some(log.take_lock()?);
+        Ok(log)
+    }
+
+    fn take_lock(&self) -> Result<S::File, LogError> {
+        let lock = self.shared.storage.lock(LOCK_NAME).map_err(LogError::Unavailable)?;
+        lock.ok_or(LogError::Owned { epoch: None })
+    }
+
+    /// The log in a directory that another owner may have: to `replay` what that one writes, and to `claim` it when
+    /// that one is gone.
+    pub fn follow(storage: S, options: FileLogOptions) -> Self {
         let space = Space {
             spares: Vec::new(),
             dedicated: Vec::new(),
@@ -246,7 +260,7 @@ impl<S: Storage> FileLog<S> {
             reads: Mutex::new(Reads { waiting: VecDeque::new(), reading: 0, done: Vec::new(), stop: false }),
             reads_changed: Condvar::new(),
         };
-        Ok(Self { shared: Arc::new(shared), options, threads: Vec::new(), _lock: lock, claimed: false })
+        Self { shared: Arc::new(shared), options, threads: Vec::new(), lock: None, claimed: false, followed: None }
     }
 
     /// Finds the segments, the spares and the end; makes sure that what was found stays.
@@ -281,7 +295,7 @@ impl<S: Storage> FileLog<S> {
         storage.sync_dir().map_err(LogError::Unavailable)?;
         let mut writer = hold(&shared.writer);
         if let Some(last) = segments.back() {
-            let walked = last.walk(None, &mut |_| {})?;
+            let walked = last.walk(0, None, &mut |_| {})?;
             settle_tail(last, &walked).map_err(LogError::Unavailable)?;
             writer.end = walked.end;
             writer.epoch = walked.epoch;
@@ -294,6 +308,59 @@ impl<S: Storage> FileLog<S> {
         writer.current = segments.back().cloned();
         *hold(&shared.segments) = segments;
         Ok((Epoch(writer.epoch), Position(writer.end)))
+    }
+
+    /// Hands on what another owner has written since.
+    fn follow_on(&mut self, from: Option<Position>, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError> {
+        let storage = &self.shared.storage;
+        let names = storage.list().map_err(LogError::Unavailable)?;
+        let mut bases: Vec<u64> = names.iter().filter_map(|name| segment_base(name)).collect();
+        bases.sort_unstable();
+        let oldest = bases.first().copied();
+        let from = from.or(oldest.map(Position)).unwrap_or(Position(0));
+        if oldest.is_some_and(|oldest| oldest > from.0) || (oldest.is_none() && self.followed.is_some()) {
+            self.followed = None;
+            return Err(LogError::Released { from });
+        }
+        let needed = bases.partition_point(|base| *base <= from.0).saturating_sub(1);
+        let mut segments = Vec::with_capacity(bases.len() - needed.min(bases.len()));
+        for base in bases.into_iter().skip(needed) {
+            match storage.open(&segment_name(base)) {
+                Ok(file) => match Segment::open(file, base) {
+                    Ok(segment) => segments.push(Arc::new(segment)),
+                    // Its owner uses the file for another segment by now. What is really damaged is told at a claim.
+                    Err(LogError::Damaged { .. }) => return Ok(from),
+                    Err(error) => return Err(error),
+                },
+                // Its owner has let it go meanwhile: the next call finds the others.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(from),
+                Err(error) => return Err(LogError::Unavailable(error)),
+            }
+        }
+        if !self.is_still_there(&segments)? {
+            self.followed = None;
+            return Err(LogError::Released { from });
+        }
+        let mut end = from.0;
+        for (index, segment) in segments.iter().enumerate() {
+            let follows = segments.get(index + 1).map(|next| next.header.base);
+            let last;
+            (end, last) = segment.follow(end.max(segment.header.base), follows, each)?;
+            self.followed = last.or(self.followed);
+            if follows != Some(end) {
+                break;
+            }
+        }
+        Ok(Position(end))
+    }
+
+    /// Whether the last batch that was handed on is what it was: a power cut may have taken it from the one who wrote
+    /// it, and another may be in its place. One that has been let go was.
+    fn is_still_there(&self, segments: &[Arc<Segment<S::File>>]) -> Result<bool, LogError> {
+        let Some(last) = &self.followed else { return Ok(true) };
+        let index = segments.partition_point(|segment| segment.header.base <= last.at);
+        let Some(segment) = index.checked_sub(1).and_then(|index| segments.get(index)) else { return Ok(true) };
+        Ok(segment.header_at(last.at, 0)?.is_some_and(|there| there == *last))
     }
 
     fn start_threads(&mut self) -> io::Result<()> {
@@ -351,6 +418,9 @@ fn settle_tail<F: StorageFile>(segment: &Segment<F>, walked: &Walked) -> io::Res
 
 impl<S: Storage> Log for FileLog<S> {
     fn claim(&mut self, _now: Instant, _how: Claim) -> Result<(Epoch, Position), LogError> {
+        if self.lock.is_none() {
+            self.lock = Some(self.take_lock()?);
+        }
         let claimed = self.recover()?;
         if hold(&self.shared.segments).is_empty() {
             let made = self.shared.make(self.options.first_segment_bytes)?;
@@ -369,12 +439,23 @@ impl<S: Storage> Log for FileLog<S> {
         Position(hold(&self.shared.segments).front().map_or(0, |segment| segment.header.base))
     }
 
-    fn replay(&mut self, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError> {
+    fn replay(&mut self, from: Option<Position>, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError> {
+        if !self.claimed {
+            return self.follow_on(from, each);
+        }
         let segments: Vec<_> = hold(&self.shared.segments).iter().cloned().collect();
-        let mut end = 0;
+        let oldest = segments.first().map_or(0, |segment| segment.header.base);
+        let from = from.unwrap_or(Position(oldest));
+        if from.0 < oldest || from.0 > hold(&self.shared.writer).end || !self.is_still_there(&segments)? {
+            return Err(LogError::Released { from });
+        }
+        let mut end = from.0;
         for (index, segment) in segments.iter().enumerate() {
             let follows = segments.get(index + 1).map(|next| next.header.base);
-            let walked = segment.walk(follows, each)?;
+            if follows.is_some_and(|base| base <= from.0) {
+                continue;
+            }
+            let walked = segment.walk(from.0, follows, each)?;
             if follows.is_some_and(|base| base != walked.end) {
                 let reason = "the next segment does not begin where this batch ends".to_owned();
                 return Err(LogError::Damaged { at: Position(walked.end), reason });

@@ -207,14 +207,49 @@ impl<F: StorageFile> Segment<F> {
         self.file.write_at(at - self.header.base + SEGMENT_HEADER_BYTES, bytes)
     }
 
+    /// Hands `each` the whole batches from `from` on while another owner writes them, and returns the last of them and
+    /// where it ends. `follows`: a later segment begins there. What is not whole yet is left for the next time.
+    ///
+    /// # Errors
+    /// [`LogError::Unavailable`].
+    pub(crate) fn follow(
+        &self,
+        from: u64,
+        follows: Option<u64>,
+        each: &mut dyn FnMut(Replayed<'_>),
+    ) -> Result<(u64, Option<BatchHeader>), LogError> {
+        let (mut at, mut last) = (from, None);
+        let mut next = self.header_at(at, self.header.epoch)?;
+        while let Some(header) = next {
+            let end = at + header.batch_bytes();
+            let mut head = vec![0; header.head_bytes as usize];
+            self.read_at(at + BATCH_HEADER_BYTES as u64, &mut head).map_err(LogError::Unavailable)?;
+            next = self.header_at(end, header.epoch)?;
+            // The bodies of one that was synced before the next was written are whole.
+            let is_whole = next.is_some() || follows.is_some_and(|base| base >= end);
+            if crc32c::crc32c(&head) != header.head_crc || (!is_whole && self.bodies(at, &header)? != Contents::Good) {
+                break;
+            }
+            let bodies_at = Position(at + BATCH_HEADER_BYTES as u64 + u64::from(header.head_bytes));
+            each(Replayed { at: Position(at), head: &head, bodies_at, bodies_bytes: header.body_bytes.into() });
+            (at, last) = (end, Some(header));
+        }
+        Ok((at, last))
+    }
+
     /// Hands `each` every good batch in order. `follows`: a later segment is there, which begins where this one must
-    /// end.
+    /// end. `from`: where a batch begins, none before the first.
     ///
     /// # Errors
     /// [`LogError::Damaged`] where a good batch follows a bad one, [`LogError::Unavailable`].
-    pub(crate) fn walk(&self, follows: Option<u64>, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Walked, LogError> {
+    pub(crate) fn walk(
+        &self,
+        from: u64,
+        follows: Option<u64>,
+        each: &mut dyn FnMut(Replayed<'_>),
+    ) -> Result<Walked, LogError> {
         let mut window = Window::new(self);
-        let mut walked = Walked { end: self.header.base, epoch: self.header.epoch, last: None, cut: false };
+        let mut walked = Walked { end: self.header.base.max(from), epoch: self.header.epoch, last: None, cut: false };
         let mut next = window.header(walked.end, walked.epoch)?;
         let mut head = Vec::new();
         loop {

@@ -122,9 +122,13 @@ impl Log for SimLog {
         Position(self.engine.engine().start)
     }
 
-    fn replay(&mut self, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError> {
+    fn replay(&mut self, from: Option<Position>, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError> {
         let engine = self.engine.engine();
-        for batch in &engine.batches {
+        let from = from.unwrap_or(Position(engine.start));
+        if from.0 < engine.start || from.0 > engine.end {
+            return Err(LogError::Released { from });
+        }
+        for batch in engine.batches.iter().filter(|batch| batch.at >= from.0) {
             each(Replayed {
                 at: Position(batch.at),
                 head: batch.head.get(BATCH_HEADER_BYTES..).unwrap_or_default(),

@@ -41,6 +41,7 @@ use notes::{IDENTITY_NOTE, Notes};
 use objects::Objects;
 pub use objects::{DefinitionUnit, OBJECTS_BYTES_MAX, OBJECTS_MAX, QueueChange, Reserve};
 use reads::{READ_BYTES_MAX, Reading, Reads, Wanted, What};
+pub use recovery::Standby;
 
 /// Bytes of bodies held in memory where nothing is said.
 pub const MEMORY_BYTES_MAX_DEFAULT: usize = 128 << 20;

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::time::Instant;
 
 use super::evictable::Evictable;
@@ -10,7 +11,7 @@ use super::messages::{Entry, Kept, Messages, State};
 use super::notes::Notes;
 use super::objects::Objects;
 use super::{Limits, OpenError, Store};
-use crate::log::{Claim, Log, Position, Replayed};
+use crate::log::{Claim, Epoch, Log, LogError, Position, Replayed};
 use crate::message::{MessageId, QueueId, User};
 use crate::queue::{Queue, QueueAttributes};
 use crate::record::{PutRecord, Record, Records, padded};
@@ -20,6 +21,8 @@ use crate::spill::Spill;
 const EPOCH_SHIFT_BITS: u32 = 40;
 /// User names remembered while replaying, so that a million messages of one user share one name.
 const USERS_MAX: usize = 1_024;
+/// Places of messages that are gone which a standby tolerates, on top of twice as many as there are messages.
+const STALE_MAX: usize = 4_096;
 
 #[derive(Default)]
 struct Replay {
@@ -40,22 +43,104 @@ struct Replay {
     damage: Option<(Position, String)>,
 }
 
-pub(super) fn open(
-    mut log: Box<dyn Log>,
-    spill: Box<dyn Spill>,
-    limits: Limits,
-    now: Instant,
-) -> Result<Store, OpenError> {
-    let (epoch, end) = log.claim(now, Claim::IfFree)?;
-    let mut replay = Replay { next_id: 1, next_queue: 1, ..Replay::default() };
-    let stopped = log.replay(&mut |batch| replay.batch(batch))?;
-    if let Some((at, reason)) = replay.damage {
-        return Err(OpenError::Damaged { at, reason });
+pub(super) fn open(log: Box<dyn Log>, spill: Box<dyn Spill>, limits: Limits, now: Instant) -> Result<Store, OpenError> {
+    let mut standby = Standby::new(log);
+    standby.claim(now, Claim::IfFree)?;
+    standby.into_store(spill, limits, now)
+}
+
+/// A reader of a log that another owner writes: it knows what a store would know, and takes over when that owner is
+/// gone, without reading all of the log again.
+///
+/// It holds what messages are, not what they carry.
+pub struct Standby {
+    log: Box<dyn Log>,
+    replay: Replay,
+    /// Where it goes on; `None` before it has read anything.
+    at: Option<Position>,
+    claimed: Option<(Epoch, Position)>,
+}
+
+impl fmt::Debug for Standby {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Standby({} messages, {:?})", self.replay.messages.len(), self.at)
     }
-    if stopped != end {
-        return Err(OpenError::Damaged { at: stopped, reason: format!("the log goes on until {end}") });
+}
+
+impl Standby {
+    /// A reader that has read nothing yet. The log is not claimed.
+    #[must_use]
+    pub fn new(log: Box<dyn Log>) -> Self {
+        Self { log, replay: Replay::new(), at: None, claimed: None }
     }
 
+    /// Applies the batches that came since; says how far it has come. Waits for the disk: for a thread of its own.
+    ///
+    /// # Errors
+    /// The log can't be read, or a record is not what a journal may hold; see [`OpenError`].
+    pub fn follow(&mut self) -> Result<Position, OpenError> {
+        loop {
+            let replay = &mut self.replay;
+            match self.log.replay(self.at, &mut |batch| replay.batch(batch)) {
+                Ok(at) => {
+                    if let Some((at, reason)) = self.replay.damage.take() {
+                        return Err(OpenError::Damaged { at, reason });
+                    }
+                    self.replay.tidy();
+                    self.at = Some(at);
+                    return Ok(at);
+                }
+                // It was too slow, or what it has read was lost in a power cut.
+                Err(LogError::Released { .. }) if self.at.is_some() => (self.replay, self.at) = (Replay::new(), None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// How many messages it knows of. Looks at each.
+    #[must_use]
+    pub fn messages(&self) -> usize {
+        let Replay { messages, deleted, .. } = &self.replay;
+        messages.iter().filter(|(_, entry)| !deleted.contains(&entry.queue)).count()
+    }
+
+    /// Becomes the owner and reads what is left. Nothing is changed where that is refused.
+    ///
+    /// # Errors
+    /// [`LogError::Owned`], and as [`Standby::follow`].
+    pub fn claim(&mut self, now: Instant, how: Claim) -> Result<(), OpenError> {
+        let (epoch, end) = self.log.claim(now, how)?;
+        self.claimed = Some((epoch, end));
+        let stopped = self.follow()?;
+        if stopped != end {
+            return Err(OpenError::Damaged { at: stopped, reason: format!("the log goes on until {end}") });
+        }
+        Ok(())
+    }
+
+    /// The store over this log, which is claimed if it is not yet.
+    ///
+    /// # Errors
+    /// As [`Standby::claim`], and [`OpenError::Damaged`] where what was read makes no sense.
+    pub fn into_store(mut self, spill: Box<dyn Spill>, limits: Limits, now: Instant) -> Result<Store, OpenError> {
+        if self.claimed.is_none() {
+            self.claim(now, Claim::IfFree)?;
+        }
+        match self.claimed {
+            Some(claimed) => finish(self.log, self.replay, claimed, spill, limits),
+            None => Err(OpenError::Log(LogError::Owned { epoch: None })),
+        }
+    }
+}
+
+/// The store that the records of a log come to.
+fn finish(
+    log: Box<dyn Log>,
+    replay: Replay,
+    (epoch, end): (Epoch, Position),
+    spill: Box<dyn Spill>,
+    limits: Limits,
+) -> Result<Store, OpenError> {
     let Replay { mut messages, queues: names, deleted, order, moved, notes, objects, .. } = replay;
     let Replay { next_id, next_queue, delays: told, .. } = replay;
     let mut queues = HashMap::default();
@@ -138,6 +223,31 @@ pub(super) fn open(
 }
 
 impl Replay {
+    fn new() -> Self {
+        Self { next_id: 1, next_queue: 1, ..Self::default() }
+    }
+
+    /// Lets go of what messages have left behind that are gone, where that has become much.
+    fn tidy(&mut self) {
+        if self.order.len() <= 2 * self.messages.len() + STALE_MAX {
+            return;
+        }
+        let gone: Vec<_> = self.messages.iter().filter(|(_, entry)| self.deleted.contains(&entry.queue)).collect();
+        for slot in gone.into_iter().map(|(slot, _)| slot).collect::<Vec<_>>() {
+            let entry = self.messages.remove(slot);
+            self.delays.remove(&entry.id);
+        }
+        let messages = &self.messages;
+        self.order.retain(|(_, id)| messages.slot(MessageId(*id)).is_some());
+        self.moved.retain(|id| messages.slot(MessageId(*id)).is_some());
+        // One that is carried forward again and again stands there by its last place.
+        let mut seen = HashSet::new();
+        let moved = &self.moved;
+        self.order.reverse();
+        self.order.retain(|(_, id)| !moved.contains(id) || seen.insert(*id));
+        self.order.reverse();
+    }
+
     fn batch(&mut self, batch: Replayed<'_>) {
         if self.damage.is_some() {
             return;
@@ -299,5 +409,46 @@ impl Replay {
             self.users.insert(name.to_owned(), user.clone());
         }
         user
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
+
+    use super::*;
+    use crate::message::Message;
+    use crate::sim::{Manner, SimDisk, SimEngine};
+    use crate::{FileSpill, Ticket};
+
+    #[test]
+    fn a_standby_forgets_what_is_gone() {
+        const COUNT: u64 = 20_000;
+        let engine = SimEngine::default();
+        let spill = || Box::new(FileSpill::open(SimDisk::default(), 10_000).unwrap());
+        let limits = Limits { checkpoint_bytes: 20_000, log_bytes_min: 50_000, ..Limits::default() };
+        let mut store = open(Box::new(engine.log(Manner::Prompt)), spill(), limits, Instant::now()).unwrap();
+        let mut standby = Standby::new(Box::new(engine.log(Manner::Prompt)));
+        let queue = store.define("ORDERS", QueueAttributes::default()).unwrap();
+        store.put(queue, Message::new(true, vec![7; 100].into())).unwrap();
+        store.sync(Instant::now()).unwrap();
+        let stays = store.lock_next(queue, None, 0).unwrap().id;
+        let mut ticket = Ticket::NOW;
+        for number in 0..COUNT {
+            store.put(queue, Message::new(true, vec![1; 100].into())).unwrap();
+            store.sync(Instant::now()).unwrap();
+            let found = store.lock_next(queue, None, 0).unwrap();
+            ticket = store.acknowledge(found.id).unwrap();
+            if number % 100 == 0 {
+                standby.follow().unwrap();
+                assert!(standby.replay.order.len() <= STALE_MAX + 1_000, "{}", standby.replay.order.len());
+            }
+        }
+        store.sync(Instant::now()).unwrap();
+        assert!(ticket <= store.synced());
+        drop(store);
+        let mut store = standby.into_store(spill(), limits, Instant::now()).unwrap();
+        assert_eq!(store.store_status().messages, 1);
+        assert_eq!(store.body(stays).unwrap().to_bytes(), vec![7; 100]);
     }
 }

@@ -85,8 +85,8 @@ impl Log for LateLog {
         self.log.start()
     }
 
-    fn replay(&mut self, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError> {
-        self.log.replay(each)
+    fn replay(&mut self, from: Option<Position>, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError> {
+        self.log.replay(from, each)
     }
 
     fn submit(&mut self, batch: Batch) -> Result<(), (Batch, LogError)> {
