@@ -3,13 +3,15 @@
 //! [`Direct`] is the client's end: it opens links, puts and gets from any thread. [`DirectEnd`] is the core's end of
 //! the same connection. Between them stands what the other end has not taken yet.
 
+mod pieces;
+
 use super::link::{Attach, Get, Granted, Place, Put, Wants};
 use super::{Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, SessionId, UnitAsked, UnitStep, WayOut, Wire};
 use crate::outgoing::{OpensItself, Outgoing};
-use crate::reason::{self, Refusal};
 use bulla_amqp::{DeliveryState, Error, Mechanism, Open, Payload, SaslSecret, Symbol, Value, condition};
 use bytes::Bytes;
 use hashbrown::HashMap;
+use pieces::Coming;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,32 +28,6 @@ pub(crate) struct Got {
     pub(crate) message: Payload,
     /// What is left of it, where it is read in pieces.
     rest: VecDeque<Bytes>,
-}
-
-impl Got {
-    /// The next piece of the message, of so many bytes at most. None behind the last one. What was read is let go.
-    pub(crate) fn piece(&mut self, bytes_max: usize) -> Option<Bytes> {
-        self.rest.extend(std::mem::take(&mut self.message).chunks().iter().cloned());
-        loop {
-            let first = self.rest.front_mut()?;
-            let piece = first.split_to(first.len().min(bytes_max));
-            if first.is_empty() {
-                self.rest.pop_front();
-            }
-            if !piece.is_empty() {
-                return Some(piece);
-            }
-        }
-    }
-}
-
-/// A message that the client hands over in pieces. Dropped before its end, nothing is put.
-pub(crate) struct Pieces<'a> {
-    direct: &'a Direct,
-    link: LinkId,
-    id: DeliveryId,
-    len: u64,
-    len_max: u64,
 }
 
 /// The client's end of a connection.
@@ -92,15 +68,6 @@ struct Inside {
     arrived: u64,
     /// Deadlines of gets that wait.
     deadlines: Vec<(Instant, LinkId)>,
-}
-
-/// A message that is coming in pieces.
-struct Coming {
-    link: LinkId,
-    /// What the core has not taken yet.
-    offered: VecDeque<Bytes>,
-    taken: Payload,
-    is_whole: bool,
 }
 
 /// Whether the core takes the connection.
@@ -150,68 +117,9 @@ fn open() -> Open {
     }
 }
 
-impl Pieces<'_> {
-    /// Hands over the next piece, once the core takes it.
-    ///
-    /// # Errors
-    /// 2030 where the message has become longer than its queue takes: it is given up. Why the link ended.
-    pub(crate) fn piece(&mut self, piece: Bytes) -> Result<(), Option<Error>> {
-        self.len += piece.len() as u64;
-        check_len(self.len, self.len_max)?;
-        if let Some(coming) = lock(&self.direct.shared).coming.get_mut(&self.id) {
-            coming.offered.push_back(piece);
-        }
-        (self.direct.wake)();
-        let (id, link) = (self.id, self.link);
-        self.direct.wait("that the core takes a piece", |inside| {
-            match (inside.coming.get(&id), inside.links.get(&link)) {
-                (Some(coming), _) => coming.offered.is_empty().then_some(Ok(())),
-                (None, Some(LinkState::Ended(error))) => Some(Err(Some(error.clone()))),
-                (None, _) => Some(Err(None)),
-            }
-        })
-    }
-
-    /// The message is whole: says when it is on its queue and in the journal as it asks.
-    ///
-    /// # Errors
-    /// The core's refusal.
-    pub(crate) fn end(self) -> Result<(), Option<Error>> {
-        if let Some(coming) = lock(&self.direct.shared).coming.get_mut(&self.id) {
-            coming.is_whole = true;
-        }
-        (self.direct.wake)();
-        refused(self.direct.wait("an answer", |inside| inside.answers.remove(&self.id)))
-    }
-}
-
-impl Drop for Pieces<'_> {
-    fn drop(&mut self) {
-        let inside = &mut *lock(&self.direct.shared);
-        if inside.coming.remove(&self.id).is_none() {
-            return;
-        }
-        inside.is_given_up = true;
-        // The core has not heard of the message: its credit is there still.
-        if let Some(LinkState::Open { credit, .. }) = inside.links.get_mut(&self.link) {
-            *credit += 1;
-        }
-        (self.direct.wake)();
-    }
-}
-
 /// A message that has come whole.
 fn delivery(link: LinkId, id: DeliveryId, payload: Payload, state: Option<DeliveryState>) -> Delivery {
     Delivery { link, id, tag: None, settled: false, beyond_credit: false, state, payload }
-}
-
-/// Whether a message of that length may come.
-fn check_len(len: u64, len_max: u64) -> Result<(), Option<Error>> {
-    if len <= len_max {
-        return Ok(());
-    }
-    let detail = format!("a message is longer than the {len_max} bytes that may be");
-    Err(Some(Refusal::new(reason::MSG_TOO_BIG_FOR_Q, detail).to_amqp()))
 }
 
 /// Whether an answer, which may be one within a unit of work, refuses.
@@ -366,24 +274,6 @@ impl Direct {
             }
             LinkState::Ended(error) => Some(Err(Some(error.clone()))),
         })
-    }
-
-    /// Begins a message that is handed over in pieces, whose length may be known.
-    ///
-    /// # Errors
-    /// 2030 where it is longer than its queue takes; why the link ended.
-    pub(crate) fn begin(&self, link: LinkId, len: Option<u64>) -> Result<Pieces<'_>, Option<Error>> {
-        let len_max = match lock(&self.shared).links.get(&link) {
-            Some(LinkState::Open { len_max, .. }) => *len_max,
-            _ => 0,
-        };
-        check_len(len.unwrap_or(0), len_max)?;
-        self.take_credit(link)?;
-        let mut inside = lock(&self.shared);
-        let id = DeliveryId(inside.handle());
-        let coming = Coming { link, offered: VecDeque::new(), taken: Payload::new(), is_whole: false };
-        inside.coming.insert(id, coming);
-        Ok(Pieces { direct: self, link, id, len: 0, len_max })
     }
 
     /// The next message of a link, for which it waits until `deadline`. None where there is none by then.
@@ -654,26 +544,7 @@ impl Wire for DirectEnd {
 
     fn take_offered(&mut self, bytes_max: usize) -> usize {
         let mut taken = 0;
-        self.say(|inside| {
-            for coming in inside.coming.values_mut() {
-                while taken < bytes_max
-                    && let Some(piece) = coming.offered.front_mut()
-                {
-                    let part = piece.split_to(piece.len().min(bytes_max - taken));
-                    if piece.is_empty() {
-                        coming.offered.pop_front();
-                    }
-                    taken += part.len();
-                    coming.taken.push(part);
-                }
-            }
-            inside.is_given_up = false;
-            let whole = |_: &DeliveryId, coming: &mut Coming| coming.is_whole && coming.offered.is_empty();
-            for (id, Coming { link, taken, .. }) in inside.coming.extract_if(.., whole) {
-                inside.arrived += 1;
-                inside.events.push_back(Event::Delivery(delivery(link, id, taken, None)));
-            }
-        });
+        self.say(|inside| taken = inside.take_offered(bytes_max));
         taken
     }
 
