@@ -25,7 +25,7 @@ PROFILE = os.environ.get("PROFILE", "release")
 COPIED = ["Cargo.*", "*.toml", "crates/**/*", "docs/**/*", "samples/**/*", "testdata/**/*"]
 SECONDS = 60
 FIRST_SEED = 1
-PACKAGES = ["bulla-core", "bulla"]
+PACKAGE = "bulla"
 FAILED = re.compile(r"^the simulation failed: BULLA_SEED=(\d+)")
 
 
@@ -52,10 +52,10 @@ def patch(path):
     return subprocess.run(["git", "apply", str(path)], cwd=COPY, env=environment).returncode == 0
 
 
-def build(package):
-    """Builds the unit tests of a package, and says where they are."""
+def build():
+    """Builds the simulation, and says where it is."""
     profile = ["--release"] if PROFILE == "release" else []
-    command = ["cargo", "test", *profile, "-p", package, "--lib", "--no-run", "--message-format=short"]
+    command = ["cargo", "test", *profile, "-p", PACKAGE, "--lib", "--no-run", "--message-format=short"]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET)}
     out = subprocess.PIPE
     result = subprocess.run(command, cwd=COPY, env=environment, stdout=out, stderr=subprocess.STDOUT, text=True)
@@ -92,7 +92,6 @@ def run(program):
 def main():
     names = sys.argv[1:]
     patches = [path for path in sorted(HERE.glob("*.patch")) if not names or path.stem in names]
-    package = next(name for name in PACKAGES if (ROOT / "crates" / name / "src" / "simulation").is_dir())
     missed = []
     for path in patches:
         copy_tree()
@@ -100,7 +99,7 @@ def main():
         if not patch(path):
             missed.append(f"{path.stem} does not apply")
             continue
-        found = run(build(package))
+        found = run(build())
         if found and found[0] <= SECONDS:
             took, seed, why = found
             print(f"{path.stem}: found after {took:.1f} s at seed {seed} ({PROFILE}). {was}\n    {why}", flush=True)

@@ -282,6 +282,11 @@ impl Client {
         })
     }
 
+    /// Links that put on a queue.
+    pub(super) fn putters(&self, queue: Queue) -> usize {
+        self.links.values().filter(|link| matches!(link.kind, LinkKind::Puts(Some(at)) if at == queue)).count()
+    }
+
     /// Does something of its own accord.
     pub(super) fn act(&mut self, on: &mut Surroundings<'_>) {
         if !self.is_up || self.is_over {

@@ -497,8 +497,12 @@ impl Pair {
         }
         // They come from two queues.
         found[AWAY].sort_by_key(|shown: &Shown| (std::cmp::Reverse(shown.priority), shown.number));
-        self.is_stopped = true;
-        self.checker.audit(&found, false)
+        self.checker.audit(&found, false)?;
+        // Where the power goes meanwhile, nothing is known of it.
+        let now = self.clock.now();
+        let synced = self.sides[0].node.running().map(|running| running.manager.lock().store.sync(now));
+        self.is_stopped = matches!(synced, Some(Ok(_)));
+        Ok(())
     }
 }
 
