@@ -83,8 +83,9 @@ impl Accounts {
 /// What went on at a queue beside what the store counts itself.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    /// Times that it was opened to put, and to get or browse.
+    /// Times that it was opened to put.
     pub opens_to_put: u64,
+    /// Times that it was opened to get or browse.
     pub opens_to_get: u64,
     /// Messages that came on a link to no queue in particular (MQPUT1's counterpart).
     pub single_puts: u64,

@@ -123,8 +123,8 @@ impl Drop for Held {
 /// A message that finds no memory to be sealed in: `held` of `limit` bytes are taken.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SealingMemoryFull {
-    pub held: usize,
-    pub limit: usize,
+    pub(crate) held: usize,
+    pub(crate) limit: usize,
 }
 
 /// The pool of adapters.

@@ -89,6 +89,7 @@ impl Turn {
 }
 
 impl Arriving {
+    /// Nothing arrives yet; together there may be so many bytes.
     pub fn new(bytes_max: u64) -> Self {
         Self { bytes: AtomicU64::new(0), bytes_max, stopped: AtomicU64::new(0), closed: AtomicU64::new(0) }
     }
@@ -98,6 +99,7 @@ impl Arriving {
         self.bytes.load(Ordering::Relaxed) >= self.bytes_max
     }
 
+    /// What is arriving now, and what was done about it since the start.
     pub fn counts(&self) -> ArrivingCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (stopped, closed) = (read(&self.stopped), read(&self.closed));

@@ -13,7 +13,9 @@ pub struct Who<'a> {
 /// signed in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Owner {
+    /// A user, by name.
     User(String),
+    /// A connection: its dispatcher, and which one of that it is.
     Connection(usize, u64),
 }
 
@@ -34,7 +36,7 @@ impl<'a> Who<'a> {
         Self { user, connection }
     }
 
-    pub fn owns(self, owner: &Owner) -> bool {
+    pub(crate) fn owns(self, owner: &Owner) -> bool {
         match owner {
             Owner::User(user) => self.user == Some(user),
             Owner::Connection(dispatcher, generation) => {
@@ -43,7 +45,7 @@ impl<'a> Who<'a> {
         }
     }
 
-    pub fn owner(self) -> Option<Owner> {
+    pub(crate) fn owner(self) -> Option<Owner> {
         match (self.user, self.connection) {
             (Some(user), _) => Some(Owner::User(user.to_owned())),
             (None, Some((dispatcher, generation))) => Some(Owner::Connection(dispatcher, generation)),

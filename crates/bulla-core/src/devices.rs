@@ -26,6 +26,7 @@ impl Devices {
         Self { scheduler, lanes, modules }
     }
 
+    /// What hands jobs to the devices.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.scheduler
     }

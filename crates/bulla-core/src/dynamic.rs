@@ -39,6 +39,7 @@ const ATTEMPTS_MAX: usize = 8;
 /// The queue that was made.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Made {
+    /// Its name.
     pub name: String,
     /// The queue, where it goes with its link or its connection.
     pub temporary: Option<QueueId>,

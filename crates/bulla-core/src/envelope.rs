@@ -22,8 +22,8 @@ use bytes::Bytes;
 /// What a message without a header section gets: DEFPRTY and DEFPSIST; and how long any may lie there, CAPEXPRY.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
-    pub priority: u8,
-    pub persistent: bool,
+    pub(crate) priority: u8,
+    pub(crate) persistent: bool,
     /// CAPEXPRY in milliseconds: for messages with a header, too.
     pub expiry_cap_ms: Option<u64>,
 }
@@ -714,6 +714,7 @@ impl Was {
 }
 
 impl Label {
+    /// A label of now (`at_ms`, milliseconds since 1970) for a message that was meant for `queue`.
     pub fn new(reason: Option<Reason>, cause: &str, detail: &str, queue: &str, at_ms: u64) -> Self {
         let end = (0..=DETAIL_BYTES_MAX.min(detail.len())).rev().find(|end| detail.is_char_boundary(*end)).unwrap_or(0);
         Self {

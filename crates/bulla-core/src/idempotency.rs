@@ -71,7 +71,12 @@ pub enum Answer {
     /// It is to be done.
     Do(Box<Claim>),
     /// It was done, and is durable once the journal has synced past the ticket.
-    Done { ticket: Ticket, message_id: Option<Box<str>> },
+    Done {
+        /// Until where the journal has to have synced.
+        ticket: Ticket,
+        /// The message-id of the message that was put, where it had one.
+        message_id: Option<Box<str>>,
+    },
 }
 
 /// A key whose put is under way. Dropped, the key is free again.

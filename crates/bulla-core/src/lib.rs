@@ -5,8 +5,6 @@
 //! ([`transport::Transport`]) says what a connection runs over, and the program owns both. Time, randomness and storage
 //! are arguments.
 
-#![allow(missing_docs, reason = "the next step documents what has become public")]
-
 pub mod accounting;
 pub mod adapter;
 pub mod arriving;

@@ -54,7 +54,9 @@ const MADE_TOO_FAST: &str = "user-definition-rate";
 /// What goes with the links that it was made for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Passing {
+    /// A temporary queue.
     TemporaryQueue,
+    /// A subscription that is not durable.
     NonDurableSubscription,
 }
 
@@ -116,6 +118,7 @@ pub struct UserId(usize);
 
 #[cfg(any(test, feature = "simulation"))]
 impl UserId {
+    /// A user for tests, by number.
     pub fn test(number: usize) -> Self {
         Self(number)
     }

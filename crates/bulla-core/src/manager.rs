@@ -76,7 +76,9 @@ pub struct Manager {
     pub users: Users,
     /// Opens sealed messages; holds the key cache.
     pub opener: Opener,
+    /// The adapters: they seal, open and check.
     pub adapters: Arc<Adapters>,
+    /// The crypto devices.
     pub devices: Devices,
     /// One mailbox a dispatcher.
     pub mailboxes: Arc<Mailboxes>,
@@ -135,11 +137,13 @@ pub struct State {
     pub definitions: Definitions,
     /// Changes of definitions, and what writes them into the file.
     pub noted: Noted,
+    /// What has the readable copy of definitions written.
     pub definitions_writer: Arc<Writer>,
     /// Grows at every change of a definition: handles look their route up again.
     pub generation: u64,
     /// Grows when a user's rights may have changed: connections and links are asked about again.
     pub authority_generation: u64,
+    /// Who uses which queue.
     pub uses: HashMap<QueueId, Use>,
     /// Queues that live as long as a link, by name; they are in no file.
     pub dynamic: HashMap<String, (QueueId, LocalQueue)>,
@@ -222,7 +226,9 @@ pub struct Use {
 
 /// A locked message with which something could not be done yet.
 pub struct Stuck {
+    /// The message.
     pub id: MessageId,
+    /// What is still to be done with it.
     pub what: Stays,
 }
 
@@ -233,9 +239,19 @@ pub enum Stays {
     /// It could not be read: give it back when it can be.
     Return,
     /// Move it to this queue, by the name that is resolved at each try, with this label.
-    Move { to: String, label: Label },
+    Move {
+        /// The queue's name.
+        to: String,
+        /// Why it is moved.
+        label: Label,
+    },
     /// Its delivery has failed that often: give it back to that queue, or move it where messages go that fail.
-    GiveBack { from: Box<Route>, failures: u32 },
+    GiveBack {
+        /// The queue.
+        from: Box<Route>,
+        /// How often.
+        failures: u32,
+    },
 }
 
 impl State {
@@ -287,10 +303,15 @@ impl State {
 
 /// What a queue manager is made of that stands before it does.
 pub struct Parts {
+    /// One mailbox a dispatcher.
     pub mailboxes: Arc<Mailboxes>,
+    /// What tasks do.
     pub tasks: Arc<Tasks>,
+    /// The crypto devices.
     pub devices: Devices,
+    /// Who changed what.
     pub audit: Arc<Audit>,
+    /// Bytes of messages that are arriving.
     pub arriving: Arriving,
 }
 
@@ -465,7 +486,7 @@ impl Manager {
 }
 
 impl State {
-    pub fn use_of(&mut self, queue: QueueId) -> &mut Use {
+    pub(crate) fn use_of(&mut self, queue: QueueId) -> &mut Use {
         self.uses.entry(queue).or_default()
     }
 

@@ -17,9 +17,9 @@ pub fn bucket_of(group: u64) -> u16 {
 /// A link that gets: its dispatcher, which of the connections there, and which of its links.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Owner {
-    pub dispatcher: usize,
-    pub generation: u64,
-    pub link: LinkId,
+    pub(crate) dispatcher: usize,
+    pub(crate) generation: u64,
+    pub(crate) link: LinkId,
 }
 
 /// Whose the groups of one queue are.

@@ -69,6 +69,7 @@ pub fn changes_note(last: u64, written: u64) -> [u8; 16] {
     value
 }
 
+/// The numbers that [`changes_note`] has written: of the last change, and of the last one in the file.
 pub fn read_changes_note(value: &[u8]) -> Option<(u64, u64)> {
     let (last, written) = value.split_first_chunk()?;
     Some((u64::from_le_bytes(*last), u64::from_le_bytes(*written.first_chunk()?)))
@@ -252,6 +253,7 @@ pub struct Synced {
 }
 
 impl Synced {
+    /// The journal has written something.
     pub fn ring(&self) {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.changed.notify_all();

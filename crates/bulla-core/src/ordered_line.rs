@@ -56,8 +56,8 @@ pub struct Room(Slot);
 /// A line has no room: the message does not join.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LineFull {
-    pub messages: usize,
-    pub bytes: usize,
+    pub(crate) messages: usize,
+    pub(crate) bytes: usize,
 }
 
 impl fmt::Display for LineFull {
@@ -68,7 +68,7 @@ impl fmt::Display for LineFull {
 }
 
 impl Room {
-    pub fn slot(&self) -> Slot {
+    pub(crate) fn slot(&self) -> Slot {
         self.0
     }
 }
@@ -85,6 +85,7 @@ impl<T, A, R> OrderedLine<T, A, R> {
         self.places.len()
     }
 
+    /// Whether none is in it.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

@@ -19,19 +19,19 @@ pub const USER_LINKS_MAX: usize = 64;
 /// What a resumable link is known by.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct LinkName {
-    pub user: String,
-    pub container: String,
-    pub name: String,
-    pub direction: Direction,
+    pub(crate) user: String,
+    pub(crate) container: String,
+    pub(crate) name: String,
+    pub(crate) direction: Direction,
 }
 
 /// An attached link's place among the resumable ones.
 #[derive(Clone, Debug)]
 pub struct Resumable {
-    pub name: LinkName,
+    pub(crate) name: LinkName,
     /// Which of the attachments under that name it is.
     id: u64,
-    pub keep: Keep,
+    pub(crate) keep: Keep,
 }
 
 /// What became of a delivery that a client sent.
@@ -47,7 +47,7 @@ pub enum PutOutcome {
 pub struct KeptGets {
     /// The name that the client opened.
     pub opened: String,
-    pub route: Arc<Route>,
+    pub(crate) route: Arc<Route>,
     /// With how often each was backed out.
     pub messages: Vec<(MessageId, u32)>,
 }
@@ -87,7 +87,7 @@ pub struct ResumableLinks {
 }
 
 impl ResumableLinks {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.links.is_empty()
     }
 

@@ -43,8 +43,8 @@ pub struct Container {
 /// A client's wish to be the only connection of its container.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Wish {
-    pub container: Container,
-    pub policy: Policy,
+    pub(crate) container: Container,
+    pub(crate) policy: Policy,
 }
 
 impl Wish {
@@ -110,7 +110,10 @@ pub enum Answer {
     /// It is refused.
     Refused,
     /// It is opened when the one that there is has gone; `closes` is to be closed.
-    Waits { closes: ConnectionId },
+    Waits {
+        /// The connection that there is.
+        closes: ConnectionId,
+    },
 }
 
 /// The containers of which one connection is to be the only one. As many as there are such connections, no more.

@@ -18,7 +18,9 @@ pub const ROWS_MAX: usize = 65_536;
 /// Of queues and policies.
 #[derive(Default)]
 pub struct TrafficHistory {
+    /// Of queues.
     pub queues: Minutes<QueueStatus>,
+    /// Of policies.
     pub policies: Minutes<PolicyStatus>,
 }
 

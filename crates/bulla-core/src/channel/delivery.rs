@@ -91,8 +91,8 @@ pub struct Delivery {
 
 /// A message on its way to a queue.
 pub struct Prepared {
-    pub way: Option<Arc<Way>>,
-    pub stage: Stage,
+    pub(crate) way: Option<Arc<Way>>,
+    pub(crate) stage: Stage,
     /// Its memory while it is sealed or checked.
     pub held: Option<Held>,
     /// It asks to be told what becomes of it.
@@ -100,6 +100,7 @@ pub struct Prepared {
 }
 
 impl Delivery {
+    /// A channel's deliveries as SPLPROT says, by the rights of `user`; all to `target` where there is one.
     pub fn new(protection: Protection, user: &str, target: Option<Destination>, who: bulla_device::Asker) -> Self {
         let (ways, sealings) = (HashMap::default(), Sealings::default());
         let meters = ProtectionMeters::default();
@@ -317,7 +318,7 @@ impl Delivery {
 
 /// How a dead letter is sealed whose own queue would have had it encrypted.
 pub struct Secret {
-    pub policy: Arc<Policy>,
+    pub(crate) policy: Arc<Policy>,
     /// What the seal is bound to.
     pub bound_to: String,
 }

@@ -38,26 +38,27 @@ pub const RESCAN_MANY_EVERY: Duration = Duration::from_secs(10);
 
 /// A link on which a client gets or browses.
 pub struct Consumer {
-    pub session: SessionId,
+    pub(crate) session: SessionId,
     /// The name the client opened.
     pub opened: String,
+    /// Where its name leads, as looked up last.
     pub route: Arc<Route>,
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// Deliveries are settled as they are sent (at most once).
     pub presettled: bool,
     /// The client opens for itself.
     pub opens_itself: Option<OpensItself>,
     /// Which messages it wants, where it does not take all.
     pub selection: Option<Box<Selection>>,
-    pub search: Search,
-    pub deliveries: Deliveries,
-    pub opener: LinkOpener,
+    pub(crate) search: Search,
+    pub(crate) deliveries: Deliveries,
+    pub(crate) opener: LinkOpener,
     /// The client asked for what is there, up to its credit (AMQP part 2, section 2.6.7, drain).
     pub draining: bool,
-    pub terminus: Terminus,
+    pub(crate) terminus: Terminus,
     /// The unit of work in which messages are acquired, until it is over.
     pub acquires: Option<UnitId>,
-    pub resumes: Resumes,
+    pub(crate) resumes: Resumes,
 }
 
 /// What a link does with the messages of its queue.
@@ -152,7 +153,7 @@ pub struct Unsettled {
 
 /// A locked message on its way through the opener.
 pub struct Opening {
-    pub locked: Found,
+    pub(crate) locked: Found,
     /// Its memory, given back when it is sent.
     pub _held: Held,
 }
@@ -160,6 +161,7 @@ pub struct Opening {
 /// What is with an adapter: the message as it lay on its queue, and the policy that it is opened under.
 pub struct Away(pub Box<Arrival>, pub Arc<Policy>);
 
+/// What a message of [`OpeningLine`] is at.
 pub type Stage = ordered_line::Stage<Away, Result<Readable, Fault>>;
 
 /// The messages of a link that are being opened.
@@ -175,13 +177,23 @@ pub enum Fault {
     /// It is addressed to others.
     NotMine,
     /// Its seal is defective: it goes to the error queue.
-    Defective { cause: &'static str, detail: String },
+    Defective {
+        /// The sub-reason.
+        cause: &'static str,
+        /// Why, as the operator reads it.
+        detail: String,
+    },
     /// It can't be opened now; it stays.
-    Later { cause: &'static str, detail: String },
+    Later {
+        /// The sub-reason.
+        cause: &'static str,
+        /// Why, as the operator reads it.
+        detail: String,
+    },
 }
 
 impl Fault {
-    pub fn defective(cause: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn defective(cause: &'static str, detail: impl Into<String>) -> Self {
         Self::Defective { cause, detail: detail.into() }
     }
 }

@@ -18,7 +18,7 @@ pub struct Seat {
     pub key: usize,
     /// Which of the connections that had this place.
     pub generation: u64,
-    pub link: LinkId,
+    pub(crate) link: LinkId,
 }
 
 /// What a look at a link came to.
@@ -92,7 +92,7 @@ impl Consumers {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 

@@ -30,7 +30,9 @@ const SWEEP_MAX: usize = 10_000;
 
 /// The connections of a dispatcher, and what its turns need beside their sockets.
 pub struct Core<T> {
+    /// The connections, by their places.
     pub peers: Slab<Peer<T>>,
+    /// What its turns share, the connections aside.
     pub local: Local,
     /// None of those who have signed in takes much more of the time than another.
     pub shares: Shares,

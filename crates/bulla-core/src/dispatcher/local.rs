@@ -32,35 +32,47 @@ const KEYLESS_FOR: Duration = Duration::from_secs(5);
 
 /// What one dispatcher's turns share, its connections aside.
 pub struct Local {
+    /// Which dispatcher it is.
     pub index: usize,
+    /// The queue manager.
     pub manager: Arc<Manager>,
-    /// What this dispatcher does, and of it the TLS of its connections.
+    /// What this dispatcher does.
     pub meter: Arc<TaskMeter>,
+    /// Of that, the TLS of its connections.
     pub tls_meter: Arc<TaskMeter>,
+    /// When this turn began.
     pub now: Instant,
-    pub wall: SystemTime,
+    pub(crate) wall: SystemTime,
+    /// The same, in milliseconds since 1970, UTC.
     pub wall_ms: u64,
-    pub random: crate::random::Random,
+    pub(crate) random: crate::random::Random,
+    /// What other threads tell it.
     pub mailbox: Arc<Mailbox>,
+    /// Answers that wait for the journal, in the order of their tickets.
     pub confirmations: VecDeque<Confirmation>,
     /// Links on which channels receive, and those of them that have something ready in this turn.
     pub receivers: HashSet<(usize, LinkId)>,
-    pub receiving: Vec<(usize, LinkId)>,
+    pub(crate) receiving: Vec<(usize, LinkId)>,
     /// When a channel that pauses wants to be looked at again.
     pub wake_at: Option<Instant>,
-    pub consumers: HashMap<QueueId, Box<Consumers>>,
-    pub waiting: HashMap<QueueId, HashSet<(usize, LinkId)>>,
+    pub(crate) consumers: HashMap<QueueId, Box<Consumers>>,
+    pub(crate) waiting: HashMap<QueueId, HashSet<(usize, LinkId)>>,
     /// Queues with readers that wait for the next tick to look again.
     pub rescan: HashSet<QueueId>,
     /// Rings without their keys, to check clients' own seals by, and when they were read.
     pub keyless: HashMap<String, (Instant, Arc<Ring>)>,
+    /// Queues whose readers are to be looked at.
     pub serve: ServeList,
     /// What consumers with selectors may still look at in this turn.
     pub looks: selection::Looks,
+    /// Queues that got room for producers that wait.
     pub freed: Vec<QueueId>,
+    /// Connections that have something to be written, in the order in which it came.
     pub touched: Vec<usize>,
+    /// Connections that there ever were.
     pub generation: u64,
-    pub definitions_seen: u64,
+    pub(crate) definitions_seen: u64,
+    /// The generation of rights that its links were asked about last.
     pub authority_seen: u64,
     /// Something in the open batch is waited for.
     pub urgent: bool,
@@ -70,8 +82,9 @@ pub struct Local {
     pub senders: HashMap<QueueId, usize>,
     /// Connections whose channels have something to do in this turn.
     pub channels: Vec<usize>,
-    /// Producers that get credit again when their user's rate has some, and when they ask.
+    /// Producers that get credit again when their user's rate has some.
     pub paced: HashSet<(usize, LinkId)>,
+    /// When they ask.
     pub pace_at: Option<Instant>,
     /// When queues are to be served again, whatever happens.
     pub wakes: Vec<(Instant, QueueId)>,
@@ -83,8 +96,8 @@ pub struct Local {
 
 /// An answer that waits for the journal.
 pub struct Confirmation {
-    pub ticket: Ticket,
-    pub what: Confirmed,
+    pub(crate) ticket: Ticket,
+    pub(crate) what: Confirmed,
 }
 
 /// What is confirmed, and where that goes.
@@ -94,22 +107,41 @@ pub enum Confirmed {
     /// A removal that the client wants confirmed before it forgets the delivery.
     Removal(Removal),
     /// What a channel's link has committed, up to that count; its attach, with none.
-    Channel { key: usize, generation: u64, link: LinkId, through: u64 },
+    Channel {
+        /// The connection's place.
+        key: usize,
+        /// Which connection it was that had that place.
+        generation: u64,
+        /// The link.
+        link: LinkId,
+        /// The count.
+        through: u64,
+    },
     /// A channel's batch is noted: it goes out.
-    Noted { key: usize, generation: u64 },
+    Noted {
+        /// The connection's place.
+        key: usize,
+        /// Which connection it was that had that place.
+        generation: u64,
+    },
     /// A unit of work is committed.
     Discharged(Box<Discharged>),
     /// What the connection caused to be defined or deleted: what it is told goes out.
-    Defined { key: usize, generation: u64 },
+    Defined {
+        /// The connection's place.
+        key: usize,
+        /// Which connection it was that had that place.
+        generation: u64,
+    },
 }
 
 /// Where the confirmation of a removal goes.
 #[derive(Clone, Copy)]
 pub struct Removal {
-    pub key: usize,
-    pub generation: u64,
-    pub link: LinkId,
-    pub token: u64,
+    pub(crate) key: usize,
+    pub(crate) generation: u64,
+    pub(crate) link: LinkId,
+    pub(crate) token: u64,
 }
 
 impl Local {
@@ -152,6 +184,7 @@ impl Local {
         }
     }
 
+    /// A turn begins: what the time is.
     pub fn look_at_the_clock(&mut self) {
         let clock = &self.manager.clock;
         (self.now, self.wall) = (clock.now(), clock.wall());
@@ -251,7 +284,7 @@ impl Local {
         self.waiting.entry(queue).or_default().insert((key, link));
     }
 
-    pub fn keep_waiting(&mut self, queue: QueueId, waiting: HashSet<(usize, LinkId)>, state: &mut State) {
+    pub(crate) fn keep_waiting(&mut self, queue: QueueId, waiting: HashSet<(usize, LinkId)>, state: &mut State) {
         if !waiting.is_empty() {
             state.use_of(queue).waiters_on |= 1 << self.index;
             self.waiting.entry(queue).or_default().extend(waiting);
@@ -374,7 +407,7 @@ impl Local {
         }
     }
 
-    pub fn add_consumer(&mut self, queue: QueueId, seat: Seat, state: &mut State) {
+    pub(crate) fn add_consumer(&mut self, queue: QueueId, seat: Seat, state: &mut State) {
         state.use_of(queue).consumers_on |= 1 << self.index;
         self.consumers.entry(queue).or_default().add(seat);
         self.serve.add_for_credit(queue);

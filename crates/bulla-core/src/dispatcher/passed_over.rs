@@ -33,7 +33,7 @@ impl PassedOver {
         self.messages.insert(id, why);
     }
 
-    pub fn contains(&self, id: MessageId) -> bool {
+    pub(crate) fn contains(&self, id: MessageId) -> bool {
         !self.messages.is_empty() && self.messages.contains_key(&id)
     }
 
@@ -42,11 +42,11 @@ impl PassedOver {
         self.messages.get(&id) == Some(&Why::NotMine)
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.messages.len() >= PASSED_OVER_MAX
     }
 

@@ -66,8 +66,8 @@ pub enum Link {
 
 /// A suspended link of a connection that is still there.
 pub struct Left {
-    pub session: SessionId,
-    pub link: Resumable,
+    pub(crate) session: SessionId,
+    pub(crate) link: Resumable,
 }
 
 /// How far a client has come with signing in.
@@ -75,7 +75,7 @@ pub struct Left {
 pub struct SignIn {
     /// As whom it has signed in.
     pub identity: Identity,
-    pub exchange: Option<Exchange>,
+    pub(crate) exchange: Option<Exchange>,
     /// Dropped with the connection: a check of its password is not begun any more then.
     pub alive: Arc<()>,
 }
@@ -94,7 +94,9 @@ pub struct Ended {
 /// Where a dispatcher has a connection, and which of those it is that had that place.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
+    /// The place.
     pub key: usize,
+    /// Which connection it is.
     pub generation: u64,
 }
 
@@ -102,6 +104,7 @@ pub struct Place {
 pub struct Peer<T: ?Sized = dyn Transport> {
     /// Its place in the dispatcher.
     pub key: usize,
+    /// Its front end.
     pub front: Box<Front>,
     /// Where it comes from, as long as it may be asked for: the system forgets it when the partner hangs up. None for a
     /// call that is still under way.
@@ -114,13 +117,14 @@ pub struct Peer<T: ?Sized = dyn Transport> {
     pub identity: Identity,
     /// That user, as one who is limited.
     pub user: Option<UserId>,
-    pub sign_in: SignIn,
+    pub(crate) sign_in: SignIn,
     /// Whether it may attach a client's links.
     pub admission: Admission,
     /// Since when it has been open without being let in, and without a channel.
     pub idle_since: Option<Instant>,
     /// Changes of definitions that the journal has not synced yet: nothing goes out meanwhile.
     pub held: u32,
+    /// Its links.
     pub links: HashMap<LinkId, Link>,
     /// What the other end said of itself.
     pub opened: Option<Box<Open>>,
@@ -134,6 +138,7 @@ pub struct Peer<T: ?Sized = dyn Transport> {
     pub listed: bool,
     /// On the list of connections to look at.
     pub active: bool,
+    /// How it has ended, where it has.
     pub ended: Ended,
     /// The call that this connection is, where this side began it for a channel.
     pub calling: Option<Box<Calling>>,

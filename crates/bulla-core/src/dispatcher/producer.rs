@@ -34,10 +34,10 @@ const PROMISE_LAPSES_AFTER_TICKS: u8 = 8;
 
 /// A link on which a client puts.
 pub struct Producer {
-    pub session: SessionId,
+    pub(crate) session: SessionId,
     /// The name the client opened; none for an anonymous relay, whose messages name their queue.
     pub opened: Option<String>,
-    pub route: Option<Arc<Route>>,
+    pub(crate) route: Option<Arc<Route>>,
     /// The client seals for itself.
     pub sealed_by_client: bool,
     /// Credit that is out on this link and counted in its queue's `granted`, unless that has lapsed.
@@ -47,7 +47,7 @@ pub struct Producer {
     pub unused_ticks: u8,
     /// Messages with the adapters, in the order of their arrival.
     pub pending: SealingLine<Pending>,
-    pub sealing: Option<Sealing>,
+    pub(crate) sealing: Option<Sealing>,
     /// As whom it asks for devices.
     pub who: bulla_device::Asker,
     /// Whose messages these are, as one who is limited.
@@ -72,9 +72,9 @@ pub struct Producer {
 
 /// A message that waits for its adapter, or for those before it.
 pub struct Pending {
-    pub receipt: Receipt,
-    pub queue: QueueId,
-    pub policy: Option<Arc<Policy>>,
+    pub(crate) receipt: Receipt,
+    pub(crate) queue: QueueId,
+    pub(crate) policy: Option<Arc<Policy>>,
     /// Where it goes from there, from a transmission queue.
     pub transmission: Option<Arc<TransmissionHeader>>,
     /// It is one of the copies of a publication.
@@ -83,22 +83,22 @@ pub struct Pending {
     pub claim: Option<Box<Claim>>,
     /// Its memory, given back when it is put.
     pub _held: Option<Held>,
-    pub _counted: Option<BeingSealed>,
+    pub(crate) _counted: Option<BeingSealed>,
 }
 
 /// Which of the copies of a publication, which lie one after the other.
 pub struct CopyOf {
-    pub is_last: bool,
-    pub whose: Subscriber,
+    pub(crate) is_last: bool,
+    pub(crate) whose: Subscriber,
 }
 
 /// Where the answer to a delivery goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Receipt {
-    pub key: usize,
-    pub generation: u64,
-    pub link: LinkId,
-    pub id: DeliveryId,
+    pub(crate) key: usize,
+    pub(crate) generation: u64,
+    pub(crate) link: LinkId,
+    pub(crate) id: DeliveryId,
     /// The client has settled already: nothing is answered.
     pub settled: bool,
     /// It came on a link to no queue in particular.
@@ -236,8 +236,8 @@ pub fn pending_line() -> SealingLine<Pending> {
 /// The queue that the last message of a relay link named, and when it was allowed.
 #[derive(Debug)]
 pub struct Relayed {
-    pub name: String,
+    pub(crate) name: String,
     /// The queue of that name itself: another one of that name may be another's.
     pub queue: Option<QueueId>,
-    pub generation: u64,
+    pub(crate) generation: u64,
 }

@@ -13,21 +13,21 @@ pub struct Publishing {
     pub topic: Option<String>,
     /// The client's container, whose own subscriptions may leave its publications out.
     pub container: Option<String>,
-    pub publisher: Option<Publisher>,
+    pub(crate) publisher: Option<Publisher>,
     /// What the policies of subscriptions seal with, by policy.
     pub sealings: Sealings,
-    pub scratch: Scratch,
+    pub(crate) scratch: Scratch,
 }
 
 /// Whose a copy of a publication is.
 pub struct Subscriber {
-    pub counts: Arc<Counts>,
+    pub(crate) counts: Arc<Counts>,
     /// The publication goes to the others where this one can't be put.
     pub is_spared: bool,
 }
 
 impl Subscriber {
-    pub fn of(target: &Target, publisher: &Publisher, persistent: bool) -> Self {
+    pub(crate) fn of(target: &Target, publisher: &Publisher, persistent: bool) -> Self {
         Self { counts: target.subscription.counts.clone(), is_spared: !publisher.needs(target, persistent) }
     }
 }

@@ -133,8 +133,8 @@ fn unknown_unit(producer: &mut Producer, front: &mut Front, local: &Local, state
 /// Whose message is gone without a word to its sender, and for where it was.
 #[derive(Clone, Copy)]
 pub struct Unheard<'a> {
-    pub queue: &'a str,
-    pub user: Option<&'a str>,
+    pub(crate) queue: &'a str,
+    pub(crate) user: Option<&'a str>,
 }
 
 impl Unheard<'_> {
@@ -155,10 +155,10 @@ impl Unheard<'_> {
 
 /// A put that is under way: the link that the message came on, who puts it, and where the answer goes.
 pub struct Putting<'a> {
-    pub producer: &'a mut Producer,
-    pub front: &'a mut Front,
-    pub identity: &'a Identity,
-    pub receipt: Receipt,
+    pub(crate) producer: &'a mut Producer,
+    pub(crate) front: &'a mut Front,
+    pub(crate) identity: &'a Identity,
+    pub(crate) receipt: Receipt,
 }
 
 /// Puts a message, or has it sealed or checked first. `found` is where it goes, once that is known.
@@ -310,7 +310,13 @@ pub fn check_reply_to(receipt: Receipt, arrival: &Arrival, who: Who<'_>, state: 
     Ok(())
 }
 
-pub fn refuse(front: Option<&mut Front>, local: &mut Local, receipt: Receipt, refusal: &Refusal, unheard: Unheard<'_>) {
+pub(crate) fn refuse(
+    front: Option<&mut Front>,
+    local: &mut Local,
+    receipt: Receipt,
+    refusal: &Refusal,
+    unheard: Unheard<'_>,
+) {
     match front {
         Some(front) if !receipt.settled => {
             let state = receipt.state(DeliveryState::Rejected(Some(Box::new(refusal.to_amqp()))));
@@ -422,12 +428,12 @@ pub fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -> Resul
 
 /// A message of a link that is sealed or checked before it is put.
 pub struct Treating<'a> {
-    pub producer: &'a Producer,
-    pub identity: &'a Identity,
-    pub receipt: Receipt,
+    pub(crate) producer: &'a Producer,
+    pub(crate) identity: &'a Identity,
+    pub(crate) receipt: Receipt,
     /// Its slot in the link's line.
     pub slot: Slot,
-    pub route: &'a Route,
+    pub(crate) route: &'a Route,
 }
 
 impl Treating<'_> {

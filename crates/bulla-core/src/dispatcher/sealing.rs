@@ -30,7 +30,7 @@ const SEALINGS_MAX: usize = 1_024;
 
 /// What a link seals with: valid for one policy and one state of the ring.
 pub struct Sealing {
-    pub policy: Arc<Policy>,
+    pub(crate) policy: Arc<Policy>,
     ring: Arc<Ring>,
     sealer: LinkSealer,
 }
@@ -54,7 +54,9 @@ pub type SealingLine<T> = OrderedLine<T, Away, Result<Message, Refusal>>;
 
 /// What an adapter does to a message: how to build the message once it is sealed, or the message as it arrived.
 pub enum Away {
+    /// It is sealed: how the message is built then, by which policy, and the counter of the key.
     Sealing(Box<Envelope>, Arc<Policy>, Option<Arc<KeyUse>>),
+    /// A client's own seal is checked: the message as it arrived, and by which policy.
     Checking(Box<Message>, Arc<Policy>),
 }
 
@@ -70,9 +72,9 @@ pub enum Treatment {
 
 /// One message for the adapters: whose it is, as whom devices are asked, and where it goes.
 pub struct Task<'a> {
-    pub asker: Asker,
-    pub who: &'a bulla_device::Asker,
-    pub route: &'a Route,
+    pub(crate) asker: Asker,
+    pub(crate) who: &'a bulla_device::Asker,
+    pub(crate) route: &'a Route,
     /// What a seal is bound to, where that is not the destination of the route.
     pub bound_to: Option<String>,
     /// What the link seals with under the policy of the route.
@@ -384,7 +386,7 @@ fn note(manager: &Manager, policy: &Policy, also: Option<&mut ProtectionMeters>,
     }
 }
 
-pub fn sealing_memory(full: SealingMemoryFull) -> Refusal {
+pub(crate) fn sealing_memory(full: SealingMemoryFull) -> Refusal {
     Refusal::new(
         reason::STORAGE_NOT_AVAILABLE,
         format!("{} of {} bytes for sealing are taken; put again later", full.held, full.limit),

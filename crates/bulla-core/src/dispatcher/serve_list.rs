@@ -9,7 +9,7 @@ const SCANNED_MAX: usize = 16;
 /// A queue to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    pub queue: QueueId,
+    pub(crate) queue: QueueId,
     /// The queue has changed, or something that its links wait for. Otherwise only those with new credit are looked at.
     pub has_changed: bool,
 }

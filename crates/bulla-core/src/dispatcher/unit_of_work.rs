@@ -334,9 +334,9 @@ pub fn outcome_lost(peer: &Peer, local: &mut Local, txn_id: &[u8]) {
 
 /// What a client has said of a delivery in a unit of work.
 pub struct Said {
-    pub link: LinkId,
-    pub id: MessageId,
-    pub outcome: Option<DeliveryState>,
+    pub(crate) link: LinkId,
+    pub(crate) id: MessageId,
+    pub(crate) outcome: Option<DeliveryState>,
     /// The client has forgotten the delivery.
     pub settled: bool,
 }

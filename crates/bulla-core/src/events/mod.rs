@@ -27,9 +27,13 @@ const TEXT_BYTES_MAX: usize = 512;
 pub enum Event {
     /// A queue reached QDEPTHHI, fell to QDEPTHLO, or reached MAXDEPTH.
     Depth {
+        /// The queue.
         queue: String,
+        /// Which of them.
         kind: CrossingKind,
+        /// Messages there now.
         depth: u32,
+        /// MAXDEPTH.
         max_depth: u32,
     },
     /// A user asked for what it may not do (2035), or could not sign in.
@@ -54,27 +58,38 @@ pub enum Event {
         /// For how long.
         seconds: u64,
     },
+    /// A channel runs.
     ChannelStarted {
+        /// Its name.
         channel: String,
+        /// The partner's name.
         partner: String,
     },
+    /// A channel runs no more.
     ChannelStopped {
+        /// Its name.
         channel: String,
+        /// The partner's name.
         partner: String,
         /// Why; none for an end that was asked for.
         reason: Option<Refusal>,
     },
     /// A channel's connection was refused by TLS, on this side or the other.
     TlsRefused {
+        /// The channel; blank where it is not known.
         channel: String,
+        /// The partner's name or address.
         partner: String,
+        /// Why.
         reason: Refusal,
     },
     /// A certificate is about to expire, or has.
     CertificateExpires {
         /// Where it is: `rings/orders/own/orders.pem`.
         place: String,
+        /// Its subject.
         subject: String,
+        /// Its serial number, hexadecimal.
         serial: String,
         /// End of its validity, seconds since 1970, UTC.
         not_after: u64,

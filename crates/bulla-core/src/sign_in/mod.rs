@@ -8,7 +8,7 @@ pub mod lockout;
 mod lockout_commands;
 pub mod remembered;
 #[cfg(test)]
-pub mod test_tokens;
+pub(crate) mod test_tokens;
 pub mod token;
 pub mod tokens;
 pub mod verdict;

@@ -12,29 +12,29 @@ use openssl::sign::{RsaPssSaltlen, Signer};
 use serde_json::{Value, json};
 
 /// One with one key.
-pub struct Issuer {
+pub(crate) struct Issuer {
     key_name: String,
-    pub algorithm: Algorithm,
-    pub key: PKey<Private>,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) key: PKey<Private>,
 }
 
 impl Issuer {
-    pub fn rsa(key_name: &str, bits: u32, algorithm: Algorithm) -> Self {
+    pub(crate) fn rsa(key_name: &str, bits: u32, algorithm: Algorithm) -> Self {
         let key = PKey::from_rsa(Rsa::generate(bits).unwrap()).unwrap();
         Self { key_name: key_name.into(), algorithm, key }
     }
 
-    pub fn p256(key_name: &str) -> Self {
+    pub(crate) fn p256(key_name: &str) -> Self {
         let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).unwrap();
         let key = PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap();
         Self { key_name: key_name.into(), algorithm: Algorithm::Es256, key }
     }
 
-    pub fn ed25519(key_name: &str) -> Self {
+    pub(crate) fn ed25519(key_name: &str) -> Self {
         Self { key_name: key_name.into(), algorithm: Algorithm::EdDsa, key: PKey::generate_ed25519().unwrap() }
     }
 
-    pub fn every_kind() -> [Self; 4] {
+    pub(crate) fn every_kind() -> [Self; 4] {
         [
             Self::rsa("rsa", 2048, Algorithm::Rs256),
             Self::rsa("pss", 2048, Algorithm::Ps256),
@@ -43,12 +43,12 @@ impl Issuer {
         ]
     }
 
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         "https://issuer.example".into()
     }
 
     /// The public key, as a JWK.
-    pub fn jwk(&self) -> Value {
+    pub(crate) fn jwk(&self) -> Value {
         let mut jwk = match self.algorithm {
             Algorithm::Rs256 | Algorithm::Ps256 => {
                 let rsa = self.key.rsa().unwrap();
@@ -72,26 +72,26 @@ impl Issuer {
         jwk
     }
 
-    pub fn key_set(&self) -> String {
+    pub(crate) fn key_set(&self) -> String {
         json!({ "keys": [self.jwk()] }).to_string()
     }
 
-    pub fn header(&self) -> Value {
+    pub(crate) fn header(&self) -> Value {
         json!({ "alg": self.algorithm.name(), "typ": "JWT", "kid": self.key_name })
     }
 
     /// What a good token says at `now`.
-    pub fn claims(&self, now: u64) -> Value {
+    pub(crate) fn claims(&self, now: u64) -> Value {
         json!({
             "iss": self.name(), "aud": ["other", "queues"], "sub": "orders", "iat": now, "nbf": now, "exp": now + 300
         })
     }
 
-    pub fn token(&self, claims: &Value) -> String {
+    pub(crate) fn token(&self, claims: &Value) -> String {
         self.signed(&self.header(), claims)
     }
 
-    pub fn signed(&self, header: &Value, claims: &Value) -> String {
+    pub(crate) fn signed(&self, header: &Value, claims: &Value) -> String {
         let signed = format!("{}.{}", encode(header.to_string().as_bytes()), encode(claims.to_string().as_bytes()));
         format!("{signed}.{}", encode(&self.sign(signed.as_bytes())))
     }
@@ -117,6 +117,6 @@ impl Issuer {
     }
 }
 
-pub fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     openssl::base64::encode_block(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
 }

@@ -104,8 +104,8 @@ pub struct Standing {
 
 /// Where publications on a topic go, until a subscription, a definition or a policy changes.
 pub struct Publisher {
-    pub topic: String,
-    pub targets: Vec<Target>,
+    pub(crate) topic: String,
+    pub(crate) targets: Vec<Target>,
     /// DEFPRTY and DEFPSIST of the topic.
     pub defaults: Defaults,
     persistent_delivery: Needed,
@@ -116,7 +116,7 @@ pub struct Publisher {
 
 /// One subscription to that topic.
 pub struct Target {
-    pub subscription: Arc<Live>,
+    pub(crate) subscription: Arc<Live>,
     /// Its queue; why not, where that leads nowhere.
     pub route: Result<Arc<Route>, Refusal>,
 }

@@ -24,10 +24,13 @@ pub struct Wanted {
     pub topic: String,
     /// `CLIENT|NAME` of one that is durable or shared.
     pub name: Option<String>,
+    /// It stays when its link ends.
     pub durable: bool,
+    /// Several links may get from it.
     pub shared: bool,
-    /// Which publications are wanted, and the text of that.
+    /// Which publications are wanted.
     pub selector: Option<Selector>,
+    /// The text of that.
     pub selector_text: String,
     /// A client whose publications are left out.
     pub not_from: Option<String>,

@@ -25,7 +25,7 @@ pub const CREDIT_BYTES: usize = 64 << 20;
 
 /// A link on which a channel receives.
 pub struct Receiving {
-    pub session: SessionId,
+    pub(crate) session: SessionId,
     pub(super) instance: InstanceId,
     pub(super) place: Place,
     pub(super) definition: ChannelDefinition,

@@ -25,8 +25,8 @@ use std::time::Instant;
 
 /// The sending end of a channel, on its connection.
 pub struct Sending {
-    pub id: InstanceId,
-    pub definition: Arc<ChannelDefinition>,
+    pub(crate) id: InstanceId,
+    pub(crate) definition: Arc<ChannelDefinition>,
     /// The transmission queue.
     pub queue: QueueId,
     pub(super) queue_name: String,

@@ -18,7 +18,7 @@ pub struct UnitId(NonZeroU64);
 
 /// A link on which a client declares and discharges.
 pub struct Coordinator {
-    pub session: SessionId,
+    pub(crate) session: SessionId,
     /// The client understands *rejected*; for one that does not, a refusal ends the link (part 4, section 4.3).
     pub(super) takes_rejected: bool,
 }
@@ -96,8 +96,8 @@ pub(super) struct Answer {
 
 /// A commit that waits for the journal.
 pub struct Discharged {
-    pub key: usize,
-    pub generation: u64,
+    pub(crate) key: usize,
+    pub(crate) generation: u64,
     pub(super) answer: Answer,
     /// Deliveries to settle, with their outcomes.
     pub(super) deliveries: Vec<(LinkId, u64, DeliveryState)>,
