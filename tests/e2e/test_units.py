@@ -267,7 +267,8 @@ def test_a_message_that_is_backed_out_too_often_is_moved_and_still_opens(site, p
             unit.abort()
             receiver.flow(1)
         assert receiver.next().body == "good"
-        [moved] = client.get_all("POISON.BACKOUT")
+        # It can be got once the journal has synced the move, which no client waits for.
+        moved = client.get("POISON.BACKOUT")
         assert moved.body == "poison"
         said = label(moved)
         assert (said["reason"], said["cause"], said["queue"]) == (2362, "backout-threshold", "POISON")
@@ -285,7 +286,8 @@ def test_a_link_that_dies_with_a_delivery_counts_towards_the_threshold(site):
         wait_until(lambda: site.status("CRASHES")["UNCOM"] == 0, "it is given back")
         site.wait_for_depth("CRASHES", depth)
     with site.connect() as client:
-        assert bodies(client.get_all(DEAD_LETTER_QUEUE)) == ["poison"]
+        assert client.get(DEAD_LETTER_QUEUE).body == "poison"
+        assert client.get_all(DEAD_LETTER_QUEUE) == []
 
 
 def test_a_delivery_that_its_client_keeps_has_failed_as_often_as_it_was_backed_out(site):
