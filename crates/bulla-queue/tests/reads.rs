@@ -207,6 +207,33 @@ fn a_checkpoint_goes_on_when_what_it_carries_forward_has_come() {
 }
 
 #[test]
+fn a_reader_is_told_of_a_body_that_a_checkpoint_asked_for_first() {
+    let limits = Limits {
+        checkpoint_bytes: 5_000,
+        log_bytes_min: 6_000,
+        reserve_bytes: 10_000,
+        batch_bytes_max: 4_000,
+        ..limits()
+    };
+    // At some of these moments a checkpoint has just asked for the messages that stay.
+    for steps in 0..80 {
+        let mut store = late(limits);
+        let stays = filled(&mut store, "STAYS", 3, 500);
+        let passes = filled(&mut store, "PASSES", 0, 0);
+        for number in 0..steps {
+            store.put(passes, message(number, 500)).unwrap();
+            store.poll(Instant::now()).unwrap();
+            if let Some(found) = store.lock_next(passes, None, 0) {
+                store.acknowledge(found.id).unwrap();
+            }
+        }
+        store.take_ready(&mut Vec::new());
+        let (got, _) = get_all(&mut store, stays);
+        assert_eq!(got, [0, 1, 2], "after {steps} steps");
+    }
+}
+
+#[test]
 fn a_message_found_in_the_journal_is_marked_only_if_its_body_asks_and_then_stays_at_hand() {
     let engine = SimEngine::default();
     let mut store = open(Box::new(engine.log(Manner::Prompt)), limits());

@@ -121,10 +121,15 @@ impl Reads {
     }
 
     /// Begins to read, unless that is under way.
-    fn begin(&mut self, wanted: Wanted, journal: &mut Journal) -> Result<Reading, LogError> {
-        let under_way = self.asked.get(&wanted.what).and_then(|number| self.under_way.get(number));
-        if under_way.is_some_and(|read| read.wanted.at == wanted.at && read.wanted.bytes >= wanted.bytes) {
-            return Ok(Reading::Away);
+    fn begin(&mut self, mut wanted: Wanted, journal: &mut Journal) -> Result<Reading, LogError> {
+        if let Some(read) = self.asked.get(&wanted.what).and_then(|number| self.under_way.get_mut(number)) {
+            // A checkpoint asks for no queue: a reader that wants the same body is told all the same, and the other way
+            // round.
+            wanted.queue = wanted.queue.or(read.wanted.queue);
+            read.wanted.queue = wanted.queue;
+            if read.wanted.at == wanted.at && read.wanted.bytes >= wanted.bytes {
+                return Ok(Reading::Away);
+            }
         }
         if !self.has_room() && !self.make_room(None) {
             self.wait(wanted.queue);
