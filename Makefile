@@ -34,8 +34,8 @@ GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 
-.PHONY: run islands build test simulate past-defects interop check sbom bench timing measure hostile hostile-rights lanes \
-    fuzz clients packages test-packages
+.PHONY: run islands build test simulate past-defects interop check sbom bench timing measure hostile \
+    hostile-rights lanes fuzz clients packages test-packages
 .DELETE_ON_ERROR:
 
 run: build

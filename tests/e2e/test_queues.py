@@ -446,7 +446,8 @@ def test_a_message_that_is_sealed_is_put_once_also_by_clients_that_try_at_the_sa
     qm.mqsc(
         f"""
         DEFINE QLOCAL(SEALED.ONCE)
-        SET POLICY(SEALED.ONCE) SIGNALG(SHA256) ENCALG(AES256) SIGNER('{people.dn("orders")}') RECIP('{people.dn("billing")}')
+        SET POLICY(SEALED.ONCE) SIGNALG(SHA256) ENCALG(AES256) SIGNER('{people.dn("orders")}') +
+            RECIP('{people.dn("billing")}')
         """
     )
 

@@ -1,8 +1,8 @@
 //! Local queues and the journal under them: messages, locks, units of work, recovery. No sockets, no frames, no clock.
 //!
 //! [`Store`] is what a queue manager holds; a [`Standby`] follows another owner's log and takes over. Under both lies a
-//! [`Log`]: [`FileLog`] keeps one in segment files over a [`Storage`], and the tests keep one over a simulated disk that
-//! loses, tears and fails ([`sim`]).
+//! [`Log`]: [`FileLog`] keeps one in segment files over a [`Storage`], and the tests keep one over a simulated disk
+//! that loses, tears and fails ([`sim`]).
 //!
 //! ```
 //! use std::time::Instant;

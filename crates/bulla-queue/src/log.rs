@@ -212,8 +212,8 @@ pub trait Log: Send {
 
     /// Hands `each` every whole batch from `from` on, where a batch begins, in order, and returns where it stopped;
     /// `None` is the oldest. After a claim it reaches the end, and a torn last batch is cut. Without one it follows
-    /// another owner: it stops where that one has come to, and is called again. `Released`: what lies at `from` is there
-    /// no more, or is something else than was handed on before; all of it is to be read again.
+    /// another owner: it stops where that one has come to, and is called again. `Released`: what lies at `from` is
+    /// there no more, or is something else than was handed on before; all of it is to be read again.
     fn replay(&mut self, from: Option<Position>, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError>;
 
     /// Starts writing a batch at the end of the log and returns at once, except where the engine's own policy says that
@@ -243,9 +243,9 @@ pub trait Log: Send {
     /// Bytes that batches not yet submitted may take without asking for more.
     fn space(&self) -> u64;
 
-    /// Makes room for a batch of `batch_bytes` on top of [`Log::space`], or says `Full`; no data is written for that. One
-    /// above [`LogLimits::batch_bytes_max`] has its room kept until it comes, and afterwards at least `besides` bytes of
-    /// space are left.
+    /// Makes room for a batch of `batch_bytes` on top of [`Log::space`], or says `Full`; no data is written for that.
+    /// One above [`LogLimits::batch_bytes_max`] has its room kept until it comes, and afterwards at least `besides`
+    /// bytes of space are left.
     fn reserve(&mut self, batch_bytes: u64, besides: u64) -> Result<(), LogError>;
 
     /// Batches that may be under way at once, the largest in bytes, and what `Synced` survives.

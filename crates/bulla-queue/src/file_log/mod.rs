@@ -937,8 +937,8 @@ impl<S: Storage> Shared<S> {
         result
     }
 
-    /// Makes a file of which nothing is written yet: its blocks are its own. The keeper makes that durable, or who begins
-    /// the segment before. Where the file system can't do that, it is written full of zeros.
+    /// Makes a file of which nothing is written yet: its blocks are its own. The keeper makes that durable, or who
+    /// begins the segment before. Where the file system can't do that, it is written full of zeros.
     fn allocate(&self, capacity: u64) -> Result<Spare<S::File>, LogError> {
         let number = self.next_number();
         let (new, name) = (format!("{NEW_PREFIX}{number}"), format!("{SPARE_PREFIX}{number}"));

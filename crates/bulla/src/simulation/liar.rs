@@ -71,7 +71,8 @@ pub(super) struct Liar {
 enum Role {
     /// It sends to these queues, the second of which it may not put on.
     Sends { to: [(&'static str, Queue); 2], manager: &'static str, name: u64 },
-    /// It takes what is sent to it, from a queue manager with that channel; or is in another's place, and is sent nothing.
+    /// It takes what is sent to it, from a queue manager with that channel; or is in another's place, and is sent
+    /// nothing.
     Takes { channel: &'static str, queue: Option<Queue> },
 }
 

@@ -30,8 +30,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const MANAGERS: [&str; 2] = ["QM1", "QM2"];
-/// Queues to which messages come. Those of `AWAY` lie on the transmission queue to the liar, or on the dead-letter queue:
-/// its partner has refused them.
+/// Queues to which messages come. Those of `AWAY` lie on the transmission queue to the liar, or on the dead-letter
+/// queue: its partner has refused them.
 const QUEUES: [&str; 8] = ["FAR", "SEALED", "BORDER", "OPENED", "LIES", "KEPT", "BACK", "AWAY"];
 const FAR: Queue = 0;
 const SEALED: Queue = 1;
