@@ -393,6 +393,10 @@ impl Client {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.is_open = false;
         on.tell(format!("client {} detaches {}", self.name, link.name));
+        if let LinkKind::Gets { queue, .. } = link.kind {
+            // What is on its way to it comes back, and may be delivered elsewhere before the detach is answered.
+            on.checker.disturb(queue);
+        }
         for held in self.held.extract_if(.., |held| held.link == id) {
             on.checker.gives_back(held.queue, held.number);
         }
