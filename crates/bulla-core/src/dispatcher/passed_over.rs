@@ -4,7 +4,7 @@ use crate::maps::HashMap;
 use bulla_queue::MessageId;
 
 /// Messages that one link remembers to pass over.
-pub const PASSED_OVER_MAX: usize = if cfg!(test) { 64 } else { 65_536 };
+pub const PASSED_OVER_MAX: usize = if cfg!(any(test, feature = "simulation")) { 64 } else { 65_536 };
 
 /// Why a message is passed over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -180,7 +180,12 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
             if kind.is_dir() {
                 folders.push(name);
             } else if kind.is_file() {
-                found.push((name, std::fs::read(entry.path()).unwrap()));
+                match std::fs::read(entry.path()) {
+                    Ok(bytes) => found.push((name, bytes)),
+                    // A file that was made aside has its name by now.
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    Err(error) => panic!("{}: {error}", name.display()),
+                }
             }
         }
     }
