@@ -574,7 +574,9 @@ impl Pair {
         let Some(running) = self.sides[0].node.running() else { return };
         let manager = running.manager.clone();
         let state = &mut *manager.lock();
-        if !matches!(stands(state), Some(ChannelState::Stopped | ChannelState::Stopping)) {
+        // One that numbers have stopped is not kept as stopped: only a command is.
+        let was_asked = |instance: &Instance| instance.status.stop_requested;
+        if !state.channels.get(&InstanceId::of(TO_LIAR)).is_some_and(was_asked) {
             supervisor::stop(&manager, state, TO_LIAR, true, false);
         }
     }
