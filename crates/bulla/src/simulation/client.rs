@@ -283,8 +283,9 @@ impl Client {
     }
 
     /// Links that put on a queue.
-    pub(super) fn putters(&self, queue: Queue) -> usize {
-        self.links.values().filter(|link| matches!(link.kind, LinkKind::Puts(Some(at)) if at == queue)).count()
+    pub(super) fn putters(&self, queue: Queue) -> u32 {
+        let puts_there = |link: &&Link| matches!(link.kind, LinkKind::Puts(Some(at)) if at == queue);
+        self.links.values().filter(puts_there).map(|_| 1).sum()
     }
 
     /// Does something of its own accord.

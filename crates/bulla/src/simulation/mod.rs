@@ -26,6 +26,7 @@ mod liar;
 mod look;
 mod node;
 mod pair;
+mod patience;
 mod protection;
 mod world;
 

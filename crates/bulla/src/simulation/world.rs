@@ -6,6 +6,7 @@ use super::client::{Client, Places, Surroundings, shown};
 use super::events::{Events, Run};
 use super::look::{left_over, lying_on};
 use super::node::{Crashed, Node, open_to_all};
+use super::patience::{Patience, Waiting};
 use super::protection::{MANAGER, Quality, Reader, look_for_secrets, protects};
 use crate::catalog::system_queues::DEAD_LETTER_QUEUE;
 use crate::catalog::{Change, Full, LocalQueue, Subscription};
@@ -31,10 +32,13 @@ const TIGHT: usize = 3;
 const CLIENTS_MAX: usize = 5;
 /// Steps of the disk within which a crash comes that was decided on.
 const CRASH_WITHIN_STEPS: u64 = 40;
-/// Turns of a tenth of a second within which each link gets what it waits for.
+/// Turns of a tenth of a second for which links are watched, at least, and within which they come to rest.
 const PATIENCE_TURNS: u32 = 60;
-/// Links that put on one queue, each of which has had its turn by then.
-const PUTTERS_MAX: usize = 3;
+const REST_WITHIN_TURNS: u32 = 1_000;
+/// Of them, those within which a link that could go on is looked at: two ticks of the queue manager, and its answer.
+const LOOKED_AT_WITHIN_TURNS: u32 = 8;
+/// Those after which a promise of room that is not used lapses: eight ticks of three turns each.
+const LAPSE_TURNS: u32 = 24;
 /// Turns that a queue manager without clients may take to come to rest.
 const QUIET_WITHIN_TURNS: u32 = 10_000;
 
@@ -304,11 +308,13 @@ impl World {
         Ok(())
     }
 
-    /// Once the disk has room, all bytes have come and some seconds have gone by, no link waits.
+    /// Once the disk has room, all bytes have come and some seconds have gone by, no link waits that could go on.
     fn no_link_waits(&mut self) -> Result<(), String> {
         self.make_room();
         let crashes = self.checker.counts.crashes;
-        for _ in 0..PATIENCE_TURNS {
+        let mut patience = Patience::default();
+        let mut turns = 0;
+        while turns < PATIENCE_TURNS || !patience.is_over() {
             self.clients.iter().for_each(|client| (0..2).for_each(|way| client.pipe().carry(way, usize::MAX)));
             for at in (0..self.clients.len()).rev() {
                 self.exchange(at)?;
@@ -319,26 +325,15 @@ impl World {
                 return Ok(());
             }
             self.clock.advance(Duration::from_millis(100));
+            patience.turn(&self.waiting())?;
+            turns += 1;
+            if turns > REST_WITHIN_TURNS {
+                return Err("links wait again and again".into());
+            }
         }
         let disk = self.node.disk().clone();
         let Some(running) = self.node.running() else { return Ok(()) };
         let state = &mut *running.manager.lock();
-        let waiting: Vec<_> = self.clients.iter().flat_map(Client::waits).collect();
-        for &(link, at, puts) in &waiting {
-            let name = QUEUES[at];
-            let Some(queue) = state.store.queue(name) else { continue };
-            let Some(status) = state.store.status(queue) else { continue };
-            let taken = status.depth + state.uses.get(&queue).map_or(0, |usage| usage.staged);
-            let room = state.store.attributes(queue).map_or(0, |attributes| attributes.max_depth).saturating_sub(taken);
-            // They may wait for one another.
-            let putters: usize = self.clients.iter().map(|client| client.putters(at)).sum();
-            if puts && room > 0 && putters <= PUTTERS_MAX {
-                return Err(format!("link {link} gets no credit for {name}, which has room for {room}"));
-            }
-            if !puts && status.available > 0 {
-                return Err(format!("link {link} gets none of the {} messages on {name}", status.available));
-            }
-        }
         self.events.tell("no link waits");
         let Some(queue) = state.store.queue(DEAD_LETTER_QUEUE) else { return Ok(()) };
         let body = envelope::chunks_of(Payload::default());
@@ -348,6 +343,31 @@ impl World {
         }
         put.map_err(|error| format!("the disk has room, and a message finds none: {error}"))?;
         Ok(())
+    }
+
+    /// Links that wait, and could go on: there is room for what they put, or a message for them to get.
+    fn waiting(&mut self) -> Vec<Waiting> {
+        let Some(running) = self.node.running() else { return Vec::new() };
+        let state = &mut *running.manager.lock();
+        let mut all = Vec::new();
+        for (link, at, puts) in self.clients.iter().flat_map(Client::waits) {
+            let name = QUEUES[at];
+            let Some(queue) = state.store.queue(name) else { continue };
+            let Some(status) = state.store.status(queue) else { continue };
+            let taken = status.depth + state.uses.get(&queue).map_or(0, |usage| usage.staged);
+            let room = state.store.attributes(queue).map_or(0, |attributes| attributes.max_depth).saturating_sub(taken);
+            if puts && room > 0 {
+                // All of the room may be promised to another link, and then to the next one.
+                let putters: u32 = self.clients.iter().map(|client| client.putters(at)).sum();
+                let what = format!("gets no credit for {name}, which has room for {room}");
+                all.push(Waiting { link, turns_max: LOOKED_AT_WITHIN_TURNS + (putters - 1) * LAPSE_TURNS, what });
+            }
+            if !puts && status.available > 0 {
+                let what = format!("gets none of the {} messages on {name}", status.available);
+                all.push(Waiting { link, turns_max: LOOKED_AT_WITHIN_TURNS, what });
+            }
+        }
+        all
     }
 
     /// A definition changes by a command.
