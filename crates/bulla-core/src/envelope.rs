@@ -75,8 +75,10 @@ pub struct Arrival {
 #[derive(Default)]
 struct Fields {
     section: Bytes,
-    /// Where each field begins and ends; none where there is no section. In a box, because an arrival is moved.
-    spans: Option<Box<[(u32, u32); PROPERTIES]>>,
+    /// Where the first field begins.
+    start: u32,
+    /// Where each field ends; the next one begins there. An absent one has no bytes.
+    ends: [u32; PROPERTIES],
 }
 
 impl Arrival {
@@ -497,18 +499,20 @@ impl Fields {
             0xd0 => (u32::from_be_bytes(section.get(list + 5..list + 9)?.try_into().ok()?) as usize, list + 9),
             _ => return None,
         };
-        let mut spans = Box::new([(0, 0); PROPERTIES]);
-        for span in spans.iter_mut().take(count) {
-            let end = at + crate::selector::value_len(section.get(at..)?)?;
-            *span = (u32::try_from(at).ok()?, u32::try_from(end).ok()?);
-            at = end;
+        let start = u32::try_from(at).ok()?;
+        let mut ends = [start; PROPERTIES];
+        for (field, end) in ends.iter_mut().enumerate() {
+            if field < count {
+                at += crate::selector::value_len(section.get(at..)?)?;
+            }
+            *end = u32::try_from(at).ok()?;
         }
-        (at <= section.len() && count <= PROPERTIES).then_some(Self { section, spans: Some(spans) })
+        (at <= section.len() && count <= PROPERTIES).then_some(Self { section, start, ends })
     }
 
     fn get(&self, field: usize) -> &[u8] {
-        let Some((start, end)) = self.spans.as_ref().map(|spans| spans[field]) else { return &[] };
-        self.section.get(start as usize..end as usize).unwrap_or_default()
+        let start = if field == 0 { self.start } else { self.ends[field - 1] };
+        self.section.get(start as usize..self.ends[field] as usize).unwrap_or_default()
     }
 
     fn value(&self, field: usize) -> Result<Value, Refusal> {
