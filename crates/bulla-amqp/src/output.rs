@@ -91,6 +91,7 @@ impl Output {
     pub(crate) fn slices<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) -> usize {
         let mut at = self.taken;
         let mut total = 0;
+        slices.reserve(self.pieces.len().min(SLICES_MAX));
         for piece in self.pieces.iter().take(SLICES_MAX) {
             let bytes = match piece {
                 Piece::Small(length) => {

@@ -36,6 +36,8 @@ pub struct Core<T> {
     pub local: Local,
     /// None of those who have signed in takes much more of the time than another.
     pub shares: Shares,
+    /// The queues that are being served; empty between turns, kept for its memory.
+    serving: Vec<Asked>,
     /// What the journal's thread does, and the processor time that it had taken when that was looked at last.
     journal_meter: Arc<TaskMeter>,
     journal_cpu_ns: u64,
@@ -49,6 +51,7 @@ impl<T: Transport> Core<T> {
             peers: Slab::new(),
             local: Local::new(index, manager, mailbox, generation, now),
             shares: Shares::default(),
+            serving: Vec::new(),
             journal_meter,
             journal_cpu_ns: 0,
         }
@@ -214,9 +217,12 @@ impl<T: Transport> Core<T> {
             self.local.keep_waiting(queue, waiting, state);
         }
         self.local.looks.begin();
-        for asked in self.local.serve.take() {
+        let mut serving = std::mem::take(&mut self.serving);
+        self.local.serve.take(&mut serving);
+        for asked in serving.drain(..) {
             self.serve_queue(asked, state);
         }
+        self.serving = serving;
         for queue in self.local.looks.take_unfinished() {
             self.local.serve(queue);
         }
