@@ -416,10 +416,17 @@ impl Queue {
     /// lane.
     pub(crate) fn lanes_from(&self, after: Option<Place>) -> impl Iterator<Item = (usize, Option<u64>)> + use<> {
         let first = after.map_or(0, |place| usize::from(place.lane));
-        let used = self.lanes_used;
-        (first..LANES)
-            .filter(move |lane| used & 1 << lane != 0)
-            .map(move |lane| (lane, after.filter(|_| lane == first).map(|place| place.id)))
+        let mut left = self.lanes_used & (u16::MAX << first);
+        std::iter::from_fn(move || {
+            let lane = left.trailing_zeros() as usize;
+            left &= left.checked_sub(1)?;
+            Some((lane, after.filter(|_| lane == first).map(|place| place.id)))
+        })
+    }
+
+    /// The first free message, or the first one behind `after`, and its lane.
+    pub(crate) fn first_free(&mut self, after: Option<Place>) -> Option<(usize, Slot)> {
+        self.lanes_from(after).find_map(|(lane, behind)| Some((lane, self.lanes[lane].first_free(behind)?)))
     }
 
     pub(crate) fn grew(&mut self, bytes: u32, put_at_ms: u64) {

@@ -83,10 +83,14 @@ pub(super) struct Entry {
 const _: () = assert!(size_of::<Entry>() <= 104, "a million messages should cost about a hundred megabytes");
 
 impl Entry {
+    pub(super) fn place(&self) -> Place {
+        Place { lane: self.lane, id: self.id }
+    }
+
     pub(super) fn found(&self) -> Found {
         Found {
             id: MessageId(self.id),
-            place: Place { lane: self.lane, id: self.id },
+            place: self.place(),
             delivery_count: self.delivery_count,
             put_at_ms: self.put_at_ms,
             expires_at_ms: self.expires_in_record(),

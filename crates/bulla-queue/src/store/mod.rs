@@ -894,14 +894,10 @@ impl Store {
     /// Locks the next message that can be delivered: not expired, not locked, behind `after` if that is given.
     /// Amortised constant without `after`; messages that have expired are removed on the way.
     pub fn lock_next(&mut self, queue: QueueId, after: Option<Place>, now_ms: u64) -> Option<Found> {
-        let mut lanes = self.queues.get(&queue)?.lanes_from(after);
-        let (mut lane, mut behind) = lanes.next()?;
+        let mut after = after;
         loop {
             let found = self.queues.get_mut(&queue)?;
-            let Some(slot) = found.lanes[lane].first_free(behind) else {
-                (lane, behind) = lanes.next()?;
-                continue;
-            };
+            let (lane, slot) = found.first_free(after)?;
             let entry = &mut self.messages[slot];
             if entry.expires_at_ms > now_ms {
                 found.lanes[lane].lock(entry.index);
@@ -910,9 +906,10 @@ impl Store {
                 found.status.last_get_ms = Some(now_ms);
                 return Some(entry.found());
             }
+            let place = entry.place();
             if self.expire(slot).is_err() {
                 // The journal takes no removal now: pass over it, it is not deliverable either way.
-                behind = Some(self.messages[slot].id);
+                after = Some(place);
             }
         }
     }
