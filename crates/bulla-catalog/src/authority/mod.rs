@@ -5,7 +5,7 @@
 //! signed-in user* have together. Where no record fits there is no right: nothing is allowed by default.
 //!
 //! Everything here is definitions and answers: no sockets, no clock. Where it is asked is in `rights.rs`,
-//! `dispatcher/authority.rs` and, for what channels bring, in `channel/delivery.rs`. The page is
+//! `dispatcher/authority.rs` and, for what channels bring, in `dispatcher/receiving/delivery.rs`. The page is
 //! `docs/operating/authority.md`.
 
 mod address;

@@ -3,17 +3,15 @@
 //! A channel is an AMQP 1.0 connection with one link, owned by one dispatcher. [`protocol`] is what the two ends say to
 //! each other beside the messages, [`note`] what each keeps in its journal, [`transmission`] what a message carries on
 //! its way. `docs/formats/channel.md` is the page.
+//!
+//! Here is what all of the queue manager knows of channels. Their ends on a connection are `channel_ends/`.
 
-pub mod caller;
 pub mod calling;
-pub mod delivery;
 pub mod note;
 pub mod partner;
 pub mod protocol;
-pub mod receiver;
 pub mod refused;
 pub mod registry;
-pub mod sender;
 pub mod supervisor;
 pub mod transmission;
 pub mod triggers;

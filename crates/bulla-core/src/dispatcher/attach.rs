@@ -16,11 +16,8 @@ use super::subscription::Subscription;
 use super::unit_of_work;
 use crate::asker::Who;
 use crate::authority::{ObjectType, Right, Rights};
-use crate::channel::protocol::SenderGreeting;
-use crate::channel::receiver::attaching;
 use crate::dynamic::{Deletes, Made};
-use crate::events::Event;
-use crate::front::link::{Attach, ChannelTerms, Get, Granted, OnClose, Place, Put, QueueWish, SealFacts};
+use crate::front::link::{Attach, Get, Granted, OnClose, Place, Put, QueueWish, SealFacts};
 use crate::front::link::{Subscribed, Wants};
 use crate::manager::{Route, State};
 use crate::message_groups::Owner;
@@ -51,7 +48,6 @@ pub fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: A
         peer.dynamic.push(*queue);
     }
     if let Err(refusal) = result {
-        resume::refused(peer, local, state, &attach);
         match made {
             Some(Made { temporary: Some(queue), .. }) => state.end_dynamic(queue),
             Some(Made { name, temporary: None, .. }) => {
@@ -59,42 +55,15 @@ pub fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: A
             }
             None => {}
         }
-        authority::tell_of(peer, local, &refusal);
-        peer.front.refuse_link(link, refusal.to_amqp());
+        refuse(peer, local, state, &attach, &refusal);
     }
 }
 
-/// A channel attaches, or a broker that is not ours: then what came of it.
-fn channel(
-    peer: &mut Peer,
-    local: &mut Local,
-    state: &mut State,
-    attach: &Attach,
-    terms: &ChannelTerms,
-) -> Option<Result<(), Refusal>> {
-    let greeting = SenderGreeting::from_properties(&terms.properties);
-    let foreign = terms.address.as_deref().and_then(attaching::foreign_target);
-    let result = match (&greeting, foreign) {
-        (Some(greeting), _) => attaching::greeted(peer, local, state, attach, greeting),
-        (None, Some(target)) => attaching::foreign(peer, local, state, attach, target),
-        (None, None) => return None,
-    };
-    Some(result.inspect_err(|refusal| {
-        let partner = peer.address_text();
-        if local.manager.peer_lines.may_write(local.now) {
-            crate::warning!(
-                reason = refusal.reason.code,
-                cause = refusal.cause,
-                "{partner}: a channel did not start: {refusal}"
-            );
-        }
-        let name = greeting.as_ref().map(|greeting| greeting.channel.as_str());
-        let name = name.or(foreign.map(|(channel, _)| channel)).unwrap_or_default();
-        let event = Event::channel_ended(name, &partner, Some(refusal));
-        if matches!(event, Event::TlsRefused { .. }) {
-            state.raise(&event, local.wall_ms);
-        }
-    }))
+/// Refuses a link: nothing is kept of it.
+pub fn refuse(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Attach, refusal: &Refusal) {
+    resume::refused(peer, local, state, attach);
+    authority::tell_of(peer, local, refusal);
+    peer.front.refuse_link(attach.link, refusal.to_amqp());
 }
 
 /// Whether the client may have that link at all.
@@ -142,9 +111,6 @@ fn producer(
     put: &Put,
     made: &mut Option<Made>,
 ) -> Result<(), Refusal> {
-    if let Some(result) = put.channel.as_ref().and_then(|terms| channel(peer, local, state, attach, terms)) {
-        return result;
-    }
     may_attach(peer, local, state, attach)?;
     let Found { name, topic, told } = find(peer, local, state, &put.place)?;
     if let Some(topic) = topic {

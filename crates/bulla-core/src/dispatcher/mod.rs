@@ -1,6 +1,6 @@
 //! What a dispatcher does for its connections: links, puts, gets, units of work. No socket is read or written here.
 //!
-//! A turn ([`core`]) works under the queues' lock: what happened on connections becomes puts and removals, what is synced
+//! A turn ([`crate::core`]) works under the queues' lock: what happened on connections becomes puts and removals, what is synced
 //! is confirmed, and queues are served to consumers that have credit.
 
 pub mod attach;
@@ -8,7 +8,6 @@ pub mod authority;
 pub mod connections;
 pub mod consumer;
 pub mod consumers;
-pub mod core;
 pub mod ending;
 pub mod get;
 pub mod local;
@@ -18,11 +17,13 @@ pub mod producer;
 pub mod publish;
 pub mod publishing;
 pub mod put;
+pub mod receiving;
 pub mod resume;
 pub mod returns;
 pub mod sasl;
 pub mod sealing;
 pub mod selection;
+pub mod sending;
 pub mod serve_list;
 pub mod shares;
 pub mod sole;

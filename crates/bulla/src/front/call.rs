@@ -3,11 +3,11 @@
 use super::amqp::Amqp;
 use super::{Front, WayOut};
 use crate::catalog::{ChannelDefinition, ChannelKind};
-use crate::channel::caller::CALL_WITHIN;
 use crate::channel::calling::Calling;
 use crate::channel::protocol::{self, CAPABILITY, REFUSALS, REQUEST};
 use crate::channel::registry::InstanceId;
-use crate::channel::sender;
+use crate::channel_ends::caller::CALL_WITHIN;
+use crate::channel_ends::sender;
 use crate::dispatcher::local::Local;
 use crate::reason::Refusal;
 use bulla_amqp::{Config, Connection, SaslClient, Symbol, Value};

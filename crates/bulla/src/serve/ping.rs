@@ -4,7 +4,8 @@
 
 use crate::catalog::ChannelDefinition;
 use crate::channel::partner::Partner;
-use crate::channel::{sender, supervisor};
+use crate::channel::supervisor;
+use crate::channel_ends::sender;
 use crate::front::call::{self, Target};
 use crate::manager::Manager;
 use crate::reason::{self, Refusal};

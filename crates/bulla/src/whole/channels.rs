@@ -9,11 +9,11 @@ use crate::catalog::{ChannelDefinition, ChannelKind, Definitions, LocalQueue, Re
 use crate::channel::ChannelNotice;
 use crate::channel::note::{receiver_name, receiver_prefix};
 use crate::channel::protocol::{self, ReceiverGreeting, SenderGreeting};
-use crate::channel::receiver::attaching::{OTHER_STORE, PARTNER_BYTES_MAX};
-use crate::channel::receiver::receiving::CREDIT_BYTES;
 use crate::channel::refused::Refused;
 use crate::channel::registry::{InstanceId, Place};
 use crate::channel::transmission::{Destination, TransmissionHeader};
+use crate::channel_ends::receiver::attaching::{OTHER_STORE, PARTNER_BYTES_MAX};
+use crate::dispatcher::receiving::CREDIT_BYTES;
 use crate::envelope;
 use crate::mailbox::Notice;
 use crate::serve::{Running, Settings, start};

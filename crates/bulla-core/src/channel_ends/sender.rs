@@ -8,13 +8,12 @@ pub mod attaching;
 mod batch;
 mod dead_letter;
 mod opening;
-pub mod over;
 mod plain;
-pub mod sending;
 
-use super::protocol;
+use crate::channel::protocol;
 use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::Peer;
+use crate::dispatcher::sending::{Became, Numbered, Stage, Way};
 use crate::front::LinkId;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
@@ -22,7 +21,6 @@ use batch::{Taken, Turn};
 use bulla_amqp::{DeliveryState, Value};
 use bulla_queue::MessageId;
 pub use opening::finished;
-use sending::{Became, Numbered, Stage, Way};
 use std::time::Duration;
 
 /// Messages taken from the transmission queue in one turn, before others have theirs.

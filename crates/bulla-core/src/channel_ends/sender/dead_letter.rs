@@ -2,13 +2,13 @@
 //! seal is defective: to the error queue (B2.15).
 
 use super::opening::is_sealed;
-use super::sending::Sending;
 use crate::accounting::Cost;
 use crate::catalog::status::Deed;
 use crate::catalog::system_queues::SYSTEM_PREFIX;
 use crate::channel::transmission;
 use crate::dispatcher::local::Local;
 use crate::dispatcher::returns;
+use crate::dispatcher::sending::Sending;
 use crate::envelope::{self, Label};
 use crate::manager::{ERROR_QUEUE, State, Stays, Stuck};
 use crate::reason::Refusal;

@@ -1,11 +1,11 @@
 //! What came on a link of a channel goes on its queues: in order, numbered messages in units of work with their number.
 
-use super::receiving::{Receiving, Waiting};
 use crate::adapter::Asker;
-use crate::channel::delivery::{Delivery, Prepared, Secret, Way};
 use crate::channel::registry::Place;
 use crate::channel::transmission::Destination;
 use crate::dispatcher::local::{Confirmation, Confirmed, Local};
+use crate::dispatcher::receiving::delivery::{Delivery, Prepared, Secret, Way};
+use crate::dispatcher::receiving::{Receiving, Waiting};
 use crate::dispatcher::sealing::Stage;
 use crate::envelope::{self, Arrival, Label, Was};
 use crate::front::{DeliveryId, Front, LinkId};

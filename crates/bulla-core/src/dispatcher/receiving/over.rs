@@ -1,6 +1,6 @@
 //! The end of a link on which a channel receives.
 
-use super::receiving::{Phase, Receiving};
+use super::{Phase, Receiving};
 use crate::catalog::status::ChannelState;
 use crate::channel::registry::{InstanceId, PARTNERS_MAX};
 use crate::dispatcher::local::Local;

@@ -1,12 +1,10 @@
 //! How a link comes to be one on which a channel receives: a partner attaches, or is asked to send.
 
-use super::receiving::{Answer, CREDIT_BYTES, Confirming, Counts, Head, Numbers, Phase, Receiving, Room};
 use super::{end, replaced_by, replenish, running};
 use crate::catalog::names::is_name;
 use crate::catalog::status::{ChannelState, ChannelStatus};
 use crate::catalog::{ChannelDefinition, MESSAGE_BYTES_MAX};
 use crate::channel::ChannelNotice;
-use crate::channel::delivery::{Delivery, Way};
 use crate::channel::note::{IN_DOUBT_MAX, PROOF_BYTES_MAX, ReceiverNote, receiver_name, receiver_prefix};
 use crate::channel::protocol::{self, ReceiverGreeting, SenderGreeting};
 use crate::channel::refused::Refused;
@@ -15,6 +13,8 @@ use crate::channel::transmission::{DESTINATION_BYTES_MAX, Destination};
 use crate::dispatcher::authority::mapped_channel;
 use crate::dispatcher::local::{Confirmation, Confirmed, Local};
 use crate::dispatcher::peer::{Link, Peer};
+use crate::dispatcher::receiving::delivery::{Delivery, Way};
+use crate::dispatcher::receiving::{Answer, CREDIT_BYTES, Confirming, Counts, Head, Numbers, Phase, Receiving, Room};
 use crate::dispatcher::sealing::SealingLine;
 use crate::front::link::Attach;
 use crate::front::{LinkId, SessionId};
@@ -203,7 +203,7 @@ pub fn request(
 }
 
 /// How a partner has proved who it is: by its certificate, or by a strong sign-in. Empty for neither.
-pub(in crate::channel) fn proof(peer: &Peer, subject: &str, issuer: &str) -> String {
+pub(in crate::channel_ends) fn proof(peer: &Peer, subject: &str, issuer: &str) -> String {
     let said = match &peer.sign_in.identity.user {
         _ if peer.transport.has_verified_certificate() => format!("certificate {subject} of {issuer}"),
         Some(user) if peer.sign_in.identity.ring => format!("user {user}"),
@@ -397,7 +397,11 @@ fn definition(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal
     Ok(found.clone())
 }
 
-pub(in crate::channel) fn not_agreed(channel: &str, cause: &'static str, detail: impl std::fmt::Display) -> Refusal {
+pub(in crate::channel_ends) fn not_agreed(
+    channel: &str,
+    cause: &'static str,
+    detail: impl std::fmt::Display,
+) -> Refusal {
     Refusal { cause: Some(cause), ..Refusal::new(reason::CHANNEL_CONFIG_ERROR, format!("{channel}: {detail}")) }
 }
 

@@ -1,17 +1,17 @@
 //! How a channel begins to send: both ends say where they stand, and what was in doubt is settled.
 
 use super::fail;
-use super::sending::{Agreed, Batch, Counts, Numbers, Opener, OpeningLine, Sending, Stage, Way};
 use crate::catalog::ChannelDefinition;
 use crate::catalog::status::ChannelState;
 use crate::channel::note::{self, SenderNote};
 use crate::channel::protocol::{self, ReceiverGreeting, SenderGreeting};
-use crate::channel::receiver::attaching::{not_agreed, proof};
 use crate::channel::registry::{InstanceId, Place};
 use crate::channel::supervisor;
+use crate::channel_ends::receiver::attaching::{not_agreed, proof};
 use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::{Link, Peer};
 use crate::dispatcher::sealing::OpeningKeys;
+use crate::dispatcher::sending::{Agreed, Batch, Counts, Numbers, Opener, OpeningLine, Sending, Stage, Way};
 use crate::events::Event;
 use crate::front::{LinkId, LinkOpened, SessionId};
 use crate::manager::State;

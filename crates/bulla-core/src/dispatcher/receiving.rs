@@ -1,9 +1,11 @@
 //! A link on which a channel receives: what it has of its own, and what is shown of it.
 
+pub mod delivery;
+pub mod over;
+
 use crate::adapter::{Asker, Held};
 use crate::catalog::ChannelDefinition;
 use crate::catalog::status::ChannelState;
-use crate::channel::delivery::{Delivery, Way};
 use crate::channel::note::ReceiverNote;
 use crate::channel::protocol::{self, SenderGreeting};
 use crate::channel::refused::Refused;
@@ -16,6 +18,7 @@ use crate::ordered_line::Slot;
 use crate::reason::Refusal;
 use crate::transport::Traffic;
 use bulla_amqp::Payload;
+use delivery::{Delivery, Way};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,46 +29,46 @@ pub const CREDIT_BYTES: usize = 64 << 20;
 /// A link on which a channel receives.
 pub struct Receiving {
     pub(crate) session: SessionId,
-    pub(super) instance: InstanceId,
-    pub(super) place: Place,
-    pub(super) definition: ChannelDefinition,
-    pub(super) phase: Phase,
-    pub(super) delivery: Delivery,
+    pub(crate) instance: InstanceId,
+    pub(crate) place: Place,
+    pub(crate) definition: ChannelDefinition,
+    pub(crate) phase: Phase,
+    pub(crate) delivery: Delivery,
     /// What is received exactly once; none where the partner is not ours.
-    pub(super) numbers: Option<Numbers>,
+    pub(crate) numbers: Option<Numbers>,
     /// What came and is not on its queue, in the order in which it came.
-    pub(super) line: SealingLine<Waiting>,
-    pub(super) confirming: Confirming,
-    pub(super) head: Head,
+    pub(crate) line: SealingLine<Waiting>,
+    pub(crate) confirming: Confirming,
+    pub(crate) head: Head,
     /// A message in the line found no memory to be sealed in: those behind it take none before it does.
-    pub(super) starved: bool,
-    pub(super) room: Room,
+    pub(crate) starved: bool,
+    pub(crate) room: Room,
     /// It is on the list of those to look at in this turn.
-    pub(super) listed: bool,
-    pub(super) counts: Counts,
+    pub(crate) listed: bool,
+    pub(crate) counts: Counts,
 }
 
 /// The numbers of a channel between two of ours.
-pub(super) struct Numbers {
-    pub(super) note_name: String,
+pub(crate) struct Numbers {
+    pub(crate) note_name: String,
     /// The partner's store.
-    pub(super) store: [u8; 16],
+    pub(crate) store: [u8; 16],
     /// How the partner proved who it is.
-    pub(super) proof: String,
-    pub(super) wrap: u32,
+    pub(crate) proof: String,
+    pub(crate) wrap: u32,
     /// The last number that came, the last that is committed, and the last that is confirmed.
-    pub(super) received: u64,
-    pub(super) committed: u64,
-    pub(super) confirmed: u64,
+    pub(crate) received: u64,
+    pub(crate) committed: u64,
+    pub(crate) confirmed: u64,
     /// Numbers up to the committed one whose messages were refused.
-    pub(super) refused: Refused,
+    pub(crate) refused: Refused,
     /// The partner takes back what is refused.
-    pub(super) takes_refusals: bool,
+    pub(crate) takes_refusals: bool,
 }
 
 impl Numbers {
     /// Where a channel goes on with that partner, which has proved who it is by `proof`.
-    pub(super) fn new(
+    pub(crate) fn new(
         note: ReceiverNote,
         note_name: String,
         proof: String,
@@ -88,7 +91,7 @@ impl Numbers {
     }
 
     /// The note with so many numbers more.
-    pub(super) fn note(&self, more: u64) -> ReceiverNote {
+    pub(crate) fn note(&self, more: u64) -> ReceiverNote {
         ReceiverNote {
             store: self.store,
             sequence: self.committed + more,
@@ -100,13 +103,13 @@ impl Numbers {
 }
 
 /// What a partner's attach is answered with.
-pub(super) struct Answer {
-    pub(super) properties: protocol::Properties,
-    pub(super) message_bytes_max: u64,
+pub(crate) struct Answer {
+    pub(crate) properties: protocol::Properties,
+    pub(crate) message_bytes_max: u64,
 }
 
 /// How far a link has come.
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// The answer to the attach waits until what was committed before is synced.
     Greeting { answer: Box<Answer>, agreed: bool },
     /// The partner was told where this end stands, and can't go on from there.
@@ -121,71 +124,71 @@ pub(super) enum Phase {
 
 /// What is committed and not confirmed yet.
 #[derive(Default)]
-pub(super) struct Confirming {
+pub(crate) struct Confirming {
     /// Deliveries, with the reason where a message was refused.
-    pub(super) waiting: VecDeque<(DeliveryId, Option<Refusal>)>,
+    pub(crate) waiting: VecDeque<(DeliveryId, Option<Refusal>)>,
     /// Committed and confirmed so far.
-    pub(super) committed: u64,
-    pub(super) confirmed: u64,
+    pub(crate) committed: u64,
+    pub(crate) confirmed: u64,
 }
 
 /// The head of a line that could not be put.
 #[derive(Default)]
-pub(super) struct Head {
+pub(crate) struct Head {
     /// How often it was tried.
-    pub(super) tries: u32,
+    pub(crate) tries: u32,
     /// When it is tried again.
-    pub(super) retry_at: Option<Instant>,
+    pub(crate) retry_at: Option<Instant>,
 }
 
 /// What a link has room for.
-pub(super) struct Room {
+pub(crate) struct Room {
     /// About how long the last messages were, in bytes.
-    pub(super) message_bytes: usize,
+    pub(crate) message_bytes: usize,
     /// Full credit where messages are short.
-    pub(super) credit_max: u32,
+    pub(crate) credit_max: u32,
 }
 
 impl Room {
     /// Remembers a message's length, not for long: a few long messages are enough to grant less.
-    pub(super) fn note(&mut self, len: usize) {
+    pub(crate) fn note(&mut self, len: usize) {
         let known = self.message_bytes;
         self.message_bytes = if len > known { len } else { known - (known - len) / 64 };
     }
 
     /// Full credit, by the lengths of those that came last.
-    pub(super) fn full(&self) -> u32 {
+    pub(crate) fn full(&self) -> u32 {
         let by_bytes = u32::try_from(CREDIT_BYTES / self.message_bytes.max(1)).unwrap_or(u32::MAX);
         self.credit_max.min(by_bytes).max(1)
     }
 }
 
 /// A message in the line.
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     /// None where its sender has settled it.
-    pub(super) id: Option<DeliveryId>,
+    pub(crate) id: Option<DeliveryId>,
     /// As it came, for another try.
-    pub(super) payload: Payload,
-    pub(super) way: Option<Arc<Way>>,
+    pub(crate) payload: Payload,
+    pub(crate) way: Option<Arc<Way>>,
     /// It is on its way to the dead-letter queue, and why.
-    pub(super) dead: Option<Refusal>,
+    pub(crate) dead: Option<Refusal>,
     /// It came sealed, and its seal is defective.
-    pub(super) defective: bool,
+    pub(crate) defective: bool,
     /// It asks to be told what becomes of it.
-    pub(super) asks: bool,
-    pub(super) _held: Option<Held>,
+    pub(crate) asks: bool,
+    pub(crate) _held: Option<Held>,
 }
 
 /// What happened since the status was last written, and what the operator was not told yet.
 #[derive(Default)]
-pub(super) struct Counts {
-    pub(super) messages: u64,
-    pub(super) units: u64,
-    pub(super) last_message: bool,
-    pub(super) dead: u64,
-    pub(super) discarded: u64,
-    pub(super) refused: u64,
-    pub(super) why: Option<Refusal>,
+pub(crate) struct Counts {
+    pub(crate) messages: u64,
+    pub(crate) units: u64,
+    pub(crate) last_message: bool,
+    pub(crate) dead: u64,
+    pub(crate) discarded: u64,
+    pub(crate) refused: u64,
+    pub(crate) why: Option<Refusal>,
 }
 
 impl Receiving {
@@ -195,14 +198,14 @@ impl Receiving {
     }
 
     /// Whether the instance is this connection's still, and the numbers: a younger connection takes them over.
-    pub(super) fn owns(&self, state: &State) -> bool {
+    pub(crate) fn owns(&self, state: &State) -> bool {
         let channels = &state.channels;
         channels.get(&self.instance).is_some_and(|instance| instance.place == Some(self.place))
             && self.numbers.as_ref().is_none_or(|numbers| channels.has_numbers(&numbers.note_name, self.place))
     }
 
     /// Whether a message may come now, within the credit or `beyond_credit`.
-    pub(super) fn takes(&self, beyond_credit: bool) -> bool {
+    pub(crate) fn takes(&self, beyond_credit: bool) -> bool {
         match self.phase {
             Phase::Flowing => !beyond_credit,
             // Its sender may not have heard yet that it has none.
@@ -212,7 +215,7 @@ impl Receiving {
     }
 
     /// STOP CHANNEL(QUIESCE): whether all that has come is dealt with.
-    pub(super) fn stopped(&self) -> Option<Refusal> {
+    pub(crate) fn stopped(&self) -> Option<Refusal> {
         match &self.phase {
             Phase::Stopping(why) if self.line.is_empty() && self.confirming.waiting.is_empty() => Some(why.clone()),
             _ => None,
@@ -225,13 +228,13 @@ impl Receiving {
     }
 
     /// Who asks the adapters for the message of that slot.
-    pub(super) fn asker(&self, link: LinkId, slot: Slot) -> Asker {
+    pub(crate) fn asker(&self, link: LinkId, slot: Slot) -> Asker {
         let Place { dispatcher, peer, generation } = self.place;
         Asker { dispatcher, peer, generation, link, slot }
     }
 
     /// Copies what is shown into the instance.
-    pub(super) fn show(&mut self, traffic: Traffic, local: &Local, state: &mut State) {
+    pub(crate) fn show(&mut self, traffic: Traffic, local: &Local, state: &mut State) {
         if !self.owns(state) {
             return;
         }

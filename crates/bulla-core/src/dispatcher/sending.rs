@@ -1,5 +1,7 @@
 //! The sending end of a channel, on its connection: what it has of its own, and what is shown of it.
 
+pub mod over;
+
 use crate::adapter::Held;
 use crate::average::Averages;
 use crate::catalog::ChannelDefinition;
@@ -29,27 +31,27 @@ pub struct Sending {
     pub(crate) definition: Arc<ChannelDefinition>,
     /// The transmission queue.
     pub queue: QueueId,
-    pub(super) queue_name: String,
-    pub(super) place: Place,
-    pub(super) partner: Partner,
+    pub(crate) queue_name: String,
+    pub(crate) place: Place,
+    pub(crate) partner: Partner,
     /// How the partner has proved who it is, here and now; empty where it proved nothing.
-    pub(super) proof: String,
-    pub(super) way: Way,
-    pub(super) stage: Stage,
-    pub(super) agreed: Agreed,
-    pub(super) numbers: Numbers,
-    pub(super) batch: Batch,
+    pub(crate) proof: String,
+    pub(crate) way: Way,
+    pub(crate) stage: Stage,
+    pub(crate) agreed: Agreed,
+    pub(crate) numbers: Numbers,
+    pub(crate) batch: Batch,
     /// Batches whose notes wait for the journal, and batches that wait for credit.
-    pub(super) noted: VecDeque<Noted>,
-    pub(super) opener: Opener,
-    pub(super) last_activity: Instant,
+    pub(crate) noted: VecDeque<Noted>,
+    pub(crate) opener: Opener,
+    pub(crate) last_activity: Instant,
     /// When messages are taken again that the partner gave back.
-    pub(super) retry_at: Option<Instant>,
-    pub(super) counts: Counts,
+    pub(crate) retry_at: Option<Instant>,
+    pub(crate) counts: Counts,
 }
 
 /// How the partner takes messages.
-pub(super) enum Way {
+pub(crate) enum Way {
     /// Bulla: one link, exactly once.
     Numbered { link: LinkId },
     /// Any other broker: a link an address, at least once.
@@ -62,13 +64,13 @@ pub(super) enum Way {
 }
 
 /// A link to one address at a partner that is not Bulla.
-pub(super) struct PlainLink {
-    pub(super) link: LinkId,
-    pub(super) open: bool,
+pub(crate) struct PlainLink {
+    pub(crate) link: LinkId,
+    pub(crate) open: bool,
 }
 
 /// How far the channel has come.
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// The partner has not said where it stands.
     Greeting,
     /// Messages flow.
@@ -82,33 +84,33 @@ pub(super) enum Stage {
 }
 
 /// What one end or both ends set a limit to.
-pub(super) struct Agreed {
-    pub(super) message_bytes_max: u64,
-    pub(super) batch_size: usize,
+pub(crate) struct Agreed {
+    pub(crate) message_bytes_max: u64,
+    pub(crate) batch_size: usize,
 }
 
 /// The messages that have numbers, and what the journal knows of them.
-pub(super) struct Numbers {
+pub(crate) struct Numbers {
     /// What is in the journal, but for `in_doubt`, which is written from `messages`.
-    pub(super) note: SenderNote,
-    pub(super) note_name: String,
+    pub(crate) note: SenderNote,
+    pub(crate) note_name: String,
     /// Numbered messages, from `note.base + 1`: noted, sent or both.
-    pub(super) messages: VecDeque<Numbered>,
+    pub(crate) messages: VecDeque<Numbered>,
     /// Where the batches end: last number, messages.
-    pub(super) units: VecDeque<(u64, usize)>,
+    pub(crate) units: VecDeque<(u64, usize)>,
 }
 
 /// A message that has a number.
-pub(super) struct Numbered {
-    pub(super) id: MessageId,
-    pub(super) sent_at: Option<Instant>,
+pub(crate) struct Numbered {
+    pub(crate) id: MessageId,
+    pub(crate) sent_at: Option<Instant>,
     /// What the partner has said; nothing as long as it is in doubt.
-    pub(super) became: Option<Became>,
+    pub(crate) became: Option<Became>,
 }
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Became {
+pub(crate) enum Became {
     /// It has arrived.
     Arrived,
     /// It is not this channel's any more: released, or on the dead-letter queue.
@@ -117,50 +119,50 @@ pub(super) enum Became {
 
 /// Messages that are taken, and not noted yet.
 #[derive(Default)]
-pub(super) struct Batch {
-    pub(super) messages: Vec<Outgoing>,
-    pub(super) bytes: u64,
+pub(crate) struct Batch {
+    pub(crate) messages: Vec<Outgoing>,
+    pub(crate) bytes: u64,
     /// Since when there is one.
-    pub(super) since: Option<Instant>,
+    pub(crate) since: Option<Instant>,
 }
 
 /// A message with its number, once it has one.
-pub(super) struct Outgoing {
-    pub(super) id: MessageId,
-    pub(super) number: u64,
-    pub(super) link: LinkId,
-    pub(super) payload: Payload,
+pub(crate) struct Outgoing {
+    pub(crate) id: MessageId,
+    pub(crate) number: u64,
+    pub(crate) link: LinkId,
+    pub(crate) payload: Payload,
 }
 
 /// A batch whose note is written.
-pub(super) struct Noted {
-    pub(super) ticket: Ticket,
-    pub(super) messages: VecDeque<Outgoing>,
+pub(crate) struct Noted {
+    pub(crate) ticket: Ticket,
+    pub(crate) messages: VecDeque<Outgoing>,
 }
 
 /// SPLPROT(REMOVE): what opens messages before they are sent.
-pub(super) struct Opener {
+pub(crate) struct Opener {
     /// Messages on their way through it, in order.
-    pub(super) line: OpeningLine,
+    pub(crate) line: OpeningLine,
     /// As whom it asks for devices.
-    pub(super) who: bulla_device::Asker,
+    pub(crate) who: bulla_device::Asker,
     /// What it does with the keys of the channel user's ring.
-    pub(super) keys: OpeningKeys,
+    pub(crate) keys: OpeningKeys,
 }
 
 /// A message that is being opened.
-pub(super) struct Opening {
-    pub(super) found: Found,
-    pub(super) link: LinkId,
-    pub(super) header: Arc<TransmissionHeader>,
-    pub(super) _held: Held,
+pub(crate) struct Opening {
+    pub(crate) found: Found,
+    pub(crate) link: LinkId,
+    pub(crate) header: Arc<TransmissionHeader>,
+    pub(crate) _held: Held,
 }
 
 /// The messages of a channel that are being opened. With an adapter: the message as it lay on the transmission queue.
-pub(super) type OpeningLine = OrderedLine<Opening, Box<Arrival>, Result<Payload, Fault>>;
+pub(crate) type OpeningLine = OrderedLine<Opening, Box<Arrival>, Result<Payload, Fault>>;
 
 /// Why a message can't be opened.
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// It goes to the error queue.
     Defective(Refusal),
     /// It goes to the dead-letter queue.
@@ -171,19 +173,19 @@ pub(super) enum Fault {
 
 /// Counts for the status, from the start of the instance.
 #[derive(Default)]
-pub(super) struct Counts {
-    pub(super) messages: u64,
-    pub(super) batches: u64,
-    pub(super) last_message_ms: Option<u64>,
-    pub(super) queue_time: Averages,
-    pub(super) net_time: Averages,
-    pub(super) batch_messages: Averages,
-    pub(super) protection: ProtectionMeters,
+pub(crate) struct Counts {
+    pub(crate) messages: u64,
+    pub(crate) batches: u64,
+    pub(crate) last_message_ms: Option<u64>,
+    pub(crate) queue_time: Averages,
+    pub(crate) net_time: Averages,
+    pub(crate) batch_messages: Averages,
+    pub(crate) protection: ProtectionMeters,
 }
 
 impl Stage {
     /// The channel fails, for that reason unless it has one already.
-    pub(super) fn fail(&mut self, refusal: Refusal) {
+    pub(crate) fn fail(&mut self, refusal: Refusal) {
         match self {
             Self::Failing(_) | Self::Ending(Some(_)) => {}
             Self::Ending(failure @ None) => *failure = Some(refusal),
@@ -192,7 +194,7 @@ impl Stage {
     }
 
     /// The connection is being closed, for the reason that there is already.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         let failure = match std::mem::replace(self, Self::Ending(None)) {
             Self::Failing(why) => Some(why),
             Self::Ending(failure) => failure,
@@ -201,25 +203,25 @@ impl Stage {
         *self = Self::Ending(failure);
     }
 
-    pub(super) fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         matches!(self, Self::Running)
     }
 }
 
 impl Numbers {
     /// What the note of a channel says, that has it under that name. Its messages are in doubt.
-    pub(super) fn new(note: SenderNote, note_name: String) -> Self {
+    pub(crate) fn new(note: SenderNote, note_name: String) -> Self {
         let messages = note.in_doubt.iter().map(|id| Numbered { id: *id, sent_at: None, became: None }).collect();
         Self { note, note_name, messages, units: VecDeque::new() }
     }
 
     /// The last number.
-    pub(super) fn last(&self) -> u64 {
+    pub(crate) fn last(&self) -> u64 {
         self.note.base + self.messages.len() as u64
     }
 
     /// The message with that number.
-    pub(super) fn of(&mut self, number: u64) -> Option<&mut Numbered> {
+    pub(crate) fn of(&mut self, number: u64) -> Option<&mut Numbered> {
         let place = number.checked_sub(self.note.base + 1).and_then(|place| usize::try_from(place).ok())?;
         self.messages.get_mut(place)
     }
@@ -232,7 +234,7 @@ impl Numbers {
 
     /// Gives the messages of a batch their numbers, in units of `batch_size` messages and as many bytes as `bytes_max`
     /// says, where that is not zero.
-    pub(super) fn number(&mut self, batch: Vec<Outgoing>, batch_size: usize, bytes_max: u64) -> VecDeque<Outgoing> {
+    pub(crate) fn number(&mut self, batch: Vec<Outgoing>, batch_size: usize, bytes_max: u64) -> VecDeque<Outgoing> {
         let mut messages = VecDeque::with_capacity(batch.len());
         let (mut count, mut bytes) = (0, 0);
         for mut message in batch {
@@ -251,14 +253,14 @@ impl Numbers {
     }
 
     /// Writes the note as the numbers are now.
-    pub(super) fn write(&mut self, state: &mut State) -> Result<Ticket, Refusal> {
+    pub(crate) fn write(&mut self, state: &mut State) -> Result<Ticket, Refusal> {
         self.note.in_doubt = self.messages.iter().map(|message| message.id).collect();
         let bytes = self.note.encode();
         state.store.commit(Vec::new(), &[], &[(&self.note_name, Some(&bytes))]).map_err(|error| store_refusal(&error))
     }
 
     /// Removes messages that have arrived, and moves the base, in one unit of work.
-    pub(super) fn settle(&mut self, state: &mut State, there: &[MessageId], base: u64) -> Result<Ticket, Refusal> {
+    pub(crate) fn settle(&mut self, state: &mut State, there: &[MessageId], base: u64) -> Result<Ticket, Refusal> {
         // One that is gone (a non-persistent message of before a restart) needs no removal.
         let removals: Vec<MessageId> = there.iter().copied().filter(|id| state.store.find(*id).is_some()).collect();
         self.note.in_doubt = self.messages.iter().map(|message| message.id).collect();
@@ -272,7 +274,7 @@ impl Numbers {
 
 impl Batch {
     /// One more message; `now` is when the batch began, where it is the first.
-    pub(super) fn push(&mut self, message: Outgoing, now: Instant) {
+    pub(crate) fn push(&mut self, message: Outgoing, now: Instant) {
         self.since.get_or_insert(now);
         self.bytes += message.payload.len() as u64;
         self.messages.push(message);
@@ -286,7 +288,7 @@ impl Sending {
     }
 
     /// The one link to a partner of ours.
-    pub(super) fn main_link(&self) -> Option<LinkId> {
+    pub(crate) fn main_link(&self) -> Option<LinkId> {
         match &self.way {
             Way::Numbered { link } => Some(*link),
             Way::Plain { .. } => None,
@@ -294,24 +296,24 @@ impl Sending {
     }
 
     /// Whether nothing is under way.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.numbers.messages.is_empty() && self.batch.messages.is_empty() && self.opener.line.is_empty()
     }
 
     /// Whether a message goes out of any batch, and may be lost.
-    pub(super) fn is_fast(&self, found: &Found) -> bool {
+    pub(crate) fn is_fast(&self, found: &Found) -> bool {
         !found.persistent && self.definition.non_persistent_fast
     }
 
     /// Removes a message from the transmission queue; where that fails it stays locked until the next start.
-    pub(super) fn remove(&self, id: MessageId, state: &mut State) {
+    pub(crate) fn remove(&self, id: MessageId, state: &mut State) {
         if let Err(error) = state.store.acknowledge(id) {
             crate::warning!(queue = self.queue_name, "{}: {error}", self.queue_name);
         }
     }
 
     /// Copies what is counted into the status.
-    pub(super) fn report(&self, traffic: Traffic, state: &mut State) {
+    pub(crate) fn report(&self, traffic: Traffic, state: &mut State) {
         let Some(instance) = state.channels.get_mut(&self.id) else { return };
         let Numbers { note, messages, units, .. } = &self.numbers;
         instance.note_sequence(self.numbers.last(), note.base, self.definition.sequence_wrap);

@@ -2,7 +2,6 @@
 //! at the same time, and go out in their order.
 
 use super::batch::{Turn, still_to_live};
-use super::sending::{Fault, Opener, Opening, Sending, Way};
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Finished, Outcome, Work};
 use crate::catalog::Protection;
@@ -11,6 +10,7 @@ use crate::channel::registry::Place;
 use crate::channel::transmission::TransmissionHeader;
 use crate::dispatcher::local::{Local, no_ring};
 use crate::dispatcher::peer::Peer;
+use crate::dispatcher::sending::{Fault, Opener, Opening, Sending, Way};
 use crate::envelope::{self, Arrival};
 use crate::front::LinkId;
 use crate::manager::State;

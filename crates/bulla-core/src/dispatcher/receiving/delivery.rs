@@ -1,6 +1,5 @@
 //! What becomes of a message that a channel brought: the way to its queue, and what SPLPROT asks on that way.
 
-use super::transmission::{self, Destination};
 use crate::adapter::{Asker, Held};
 use crate::asker::Who;
 use crate::authority::Right;
@@ -8,6 +7,7 @@ use crate::catalog;
 use crate::catalog::status::ProtectionMeters;
 use crate::catalog::system_queues::SYSTEM_PREFIX;
 use crate::catalog::{Protection, Transmission};
+use crate::channel::transmission::{self, Destination};
 use crate::denials;
 use crate::dispatcher::local::{Local, no_ring};
 use crate::dispatcher::sealing::{Sealings, Stage, Task, Treatment, sealing_memory};

@@ -1,11 +1,11 @@
 //! Messages of the transmission queue become batches: taken, opened where that is asked for, noted, and sent.
 
 use super::opening::{Sealed, is_sealed};
-use super::sending::{Noted, Outgoing, Sending, Stage, Way};
 use crate::channel::note::IN_DOUBT_MAX;
 use crate::channel::transmission::{self, TransmissionHeader};
 use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::Link;
+use crate::dispatcher::sending::{Noted, Outgoing, Sending, Stage, Way};
 use crate::envelope;
 use crate::front::{Front, LinkId};
 use crate::manager::State;

@@ -1,10 +1,11 @@
 //! How a channel gets its connection: a queue manager calls its partner, or is asked by a requester to send.
 
-use super::protocol::{self, REQUEST, no_way_out};
-use super::registry::{InstanceId, Place, Wanted};
-use super::{sender, supervisor};
+use super::{receiver, sender};
 use crate::catalog::status::ChannelState;
 use crate::catalog::{ChannelDefinition, ChannelKind};
+use crate::channel::protocol::{self, REQUEST, no_way_out};
+use crate::channel::registry::{InstanceId, Place, Wanted};
+use crate::channel::supervisor;
 use crate::denials;
 use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::{Link, Peer};
@@ -56,7 +57,7 @@ fn called(peer: &mut Peer, local: &mut Local, state: &mut State) -> Result<(), R
             Ok(())
         }
         ChannelKind::Requester => {
-            super::receiver::attaching::request(peer, local, state, &id, definition, session)?;
+            receiver::attaching::request(peer, local, state, &id, definition, session)?;
             attached(peer, local, state);
             Ok(())
         }

@@ -6,16 +6,15 @@
 //! ready. A partner that is not ours has no numbers: what it has not heard of it sends again.
 
 pub mod attaching;
-pub mod over;
 mod putting;
-pub mod receiving;
 
-use super::registry::InstanceId;
 use crate::adapter::{Finished, Outcome};
 use crate::catalog::status::ChannelState;
+use crate::channel::registry::InstanceId;
 use crate::dispatcher::ending;
 use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::{Link, Peer};
+use crate::dispatcher::receiving::{Phase, Receiving, Waiting};
 use crate::dispatcher::sealing::line_full;
 use crate::events::Event;
 use crate::front::{self, LinkId};
@@ -24,7 +23,6 @@ use crate::reason::{self, Refusal};
 use bulla_amqp::DeliveryState;
 use bulla_seal::Outcome as Verdict;
 use putting::Turn;
-use receiving::{Phase, Receiving, Waiting};
 
 fn replaced_by(channel: &str) -> Refusal {
     let detail = format!("{channel}: the partner has connected again");

@@ -1,8 +1,8 @@
 //! A partner that is not Bulla: one plain link an address, no transmission header on the wire, at least once.
 
-use super::sending::{PlainLink, Sending, Way};
 use crate::channel::transmission;
 use crate::dispatcher::peer::Link;
+use crate::dispatcher::sending::{PlainLink, Sending, Way};
 use crate::front::{Front, LinkId};
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};

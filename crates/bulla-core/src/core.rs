@@ -1,14 +1,15 @@
 //! The core of a dispatcher: its connections and what a turn does with them. No socket is read or written here.
 
-use super::consumers::Looked;
-use super::local::{Confirmation, Confirmed, Local};
-use super::peer::{Link, Peer};
-use super::serve_list::Asked;
-use super::shares::Shares;
-use super::{attach, authority, ending, get, put, resume, returns, sasl, unit_of_work};
 use crate::adapter::Finished;
 use crate::catalog::status::TaskKind;
-use crate::channel::{caller, receiver, sender, supervisor};
+use crate::channel::supervisor;
+use crate::channel_ends::{attaching, caller, receiver, sender};
+use crate::dispatcher::consumers::Looked;
+use crate::dispatcher::local::{Confirmation, Confirmed, Local};
+use crate::dispatcher::peer::{Link, Peer};
+use crate::dispatcher::serve_list::Asked;
+use crate::dispatcher::shares::Shares;
+use crate::dispatcher::{attach, authority, ending, get, put, resume, returns, sasl, unit_of_work};
 use crate::front::link::Over;
 use crate::front::{Delivery, Event, LinkId, SessionId};
 use crate::mailbox::Mailbox;
@@ -141,7 +142,9 @@ impl<T: Transport> Core<T> {
                     unit_of_work::acquires(peer, local, state, link, txn_id.as_deref());
                 }
                 Event::Attached(attach) => {
-                    attach::attached(peer, local, state, *attach);
+                    if !attaching::attached(peer, local, state, &attach) {
+                        attach::attached(peer, local, state, *attach);
+                    }
                     caller::attached(peer, local, state);
                 }
                 Event::Opened(open) => caller::opened(peer, local, state, open),

@@ -1,6 +1,6 @@
 //! The end of a connection on which a channel sends.
 
-use super::sending::{Became, Stage, Way};
+use super::{Became, Stage, Way};
 use crate::channel::supervisor;
 use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::Peer;
