@@ -69,8 +69,9 @@ pub(super) struct Liar {
 
 /// What the liar is.
 enum Role {
-    /// It sends to these queues, the second of which it may not put on.
-    Sends { to: [(&'static str, Queue); 2], manager: &'static str, name: u64 },
+    /// It sends to these queues, the second of which it may not put on. Messages that it settles as it sends them have
+    /// the second name.
+    Sends { to: [(&'static str, Queue); 2], manager: &'static str, names: [u64; 2] },
     /// It takes what is sent to it, from a queue manager with that channel; or is in another's place, and is sent
     /// nothing.
     Takes { channel: &'static str, queue: Option<Queue> },
@@ -84,8 +85,10 @@ impl Liar {
         (to, to_manager): ([(&'static str, Queue); 2], &'static str),
         around: &mut Around<'_>,
     ) -> Self {
-        *around.last_name += 1;
-        let role = Role::Sends { to, manager: to_manager, name: *around.last_name };
+        // A message that is settled as it is sent is put at once, before those that wait for the end of their batch.
+        let names = [*around.last_name + 1, *around.last_name + 2];
+        *around.last_name += 2;
+        let role = Role::Sends { to, manager: to_manager, names };
         let mut engine = Connection::client(config(), SaslClient::Anonymous, Box::new(Crypto), around.now);
         let session = engine.begin();
         let random = &mut *around.random;
@@ -205,13 +208,15 @@ impl Liar {
     }
 
     fn send(&mut self, link: LinkId, around: &mut Around<'_>) {
-        let Role::Sends { to, manager, name } = &self.role else { return };
+        let Role::Sends { to, manager, names } = &self.role else { return };
         if !self.engine.can_send(link) {
             return;
         }
         let is_allowed = around.random.u8(..50) > 0;
         let (address, queue) = to[usize::from(!is_allowed)];
-        let fact = Fact { priority: 4, persistent: around.random.u8(..4) > 0, group: *name };
+        let persistent = around.random.u8(..4) > 0;
+        let settled = !persistent && around.random.bool();
+        let fact = Fact { priority: 4, persistent, group: names[usize::from(settled)] };
         let number = around.checker.number(fact);
         let operation = around.checker.begin();
         // What it may not put is never there.
@@ -221,7 +226,6 @@ impl Liar {
         let destination = Destination { queue: address.into(), manager: (*manager).into() };
         let body = envelope::chunks_of(message(number, fact, 0, &[]));
         let dressed = TransmissionHeader::new(destination).put_on(Message::new(fact.persistent, body));
-        let settled = !fact.persistent && around.random.bool();
         self.last_token += 1;
         (around.tell)(format!("the liar puts {number} on {address}, settled {settled}"));
         let sent = self.engine.send(link, self.last_token, envelope::payload_of(&dressed.body), settled);
