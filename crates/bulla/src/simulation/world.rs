@@ -17,7 +17,7 @@ use bulla_amqp::Payload;
 use bulla_queue::sim::Fate;
 use bulla_queue::{DefineError, JournalError, Message, Ticket};
 use fastrand::Rng;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const QUEUES: [&str; 8] = ["FIRST", "SECOND", "SHORT", "TIGHT", "SEALED", "HIDDEN", "LEFT", "RIGHT"];
 /// Queues that clients put on by name; what is published is on all behind them.
@@ -32,13 +32,15 @@ const TIGHT: usize = 3;
 const CLIENTS_MAX: usize = 5;
 /// Steps of the disk within which a crash comes that was decided on.
 const CRASH_WITHIN_STEPS: u64 = 40;
-/// Turns of a tenth of a second for which links are watched, at least, and within which they come to rest.
+/// How long a turn takes in which links are watched.
+const PATIENCE_TURN: Duration = Duration::from_millis(100);
+/// Those for which they are, at least, and within which they come to rest.
 const PATIENCE_TURNS: u32 = 60;
 const REST_WITHIN_TURNS: u32 = 1_000;
-/// Of them, those within which a link that could go on is looked at: two ticks of the queue manager, and its answer.
-const LOOKED_AT_WITHIN_TURNS: u32 = 8;
-/// Those after which a promise of room that is not used lapses: eight ticks of three turns each.
-const LAPSE_TURNS: u32 = 24;
+/// Those within which a link that could go on is looked at, also behind a checkpoint that reads.
+const LOOKED_AT_WITHIN_TURNS: u32 = 10;
+/// Those after which a promise of room that is not used lapses: eight ticks of the queue manager.
+const LAPSE_TURNS: u32 = 21;
 /// Turns that a queue manager without clients may take to come to rest.
 const QUIET_WITHIN_TURNS: u32 = 10_000;
 
@@ -301,9 +303,7 @@ impl World {
             }
             self.node.adapt();
             self.turn()?;
-            let due = self.node.running().map_or(until, |running| running.due);
-            let wait = due.min(until).saturating_duration_since(self.clock.now());
-            self.clock.advance(wait.max(Duration::from_micros(100)));
+            self.wait_until(until);
         }
         Ok(())
     }
@@ -311,20 +311,12 @@ impl World {
     /// Once the disk has room, all bytes have come and some seconds have gone by, no link waits that could go on.
     fn no_link_waits(&mut self) -> Result<(), String> {
         self.make_room();
-        let crashes = self.checker.counts.crashes;
         let mut patience = Patience::default();
         let mut turns = 0;
         while turns < PATIENCE_TURNS || !patience.is_over() {
-            self.clients.iter().for_each(|client| (0..2).for_each(|way| client.pipe().carry(way, usize::MAX)));
-            for at in (0..self.clients.len()).rev() {
-                self.exchange(at)?;
-            }
-            self.node.adapt();
-            self.turn()?;
-            if self.checker.counts.crashes > crashes {
+            if !self.go_on()? {
                 return Ok(());
             }
-            self.clock.advance(Duration::from_millis(100));
             patience.turn(&self.waiting())?;
             turns += 1;
             if turns > REST_WITHIN_TURNS {
@@ -343,6 +335,32 @@ impl World {
         }
         put.map_err(|error| format!("the disk has room, and a message finds none: {error}"))?;
         Ok(())
+    }
+
+    /// A tenth of a second goes by, in which all bytes come and the queue manager is never late. False after a crash.
+    fn go_on(&mut self) -> Result<bool, String> {
+        let crashes = self.checker.counts.crashes;
+        let until = self.clock.now() + PATIENCE_TURN;
+        while self.clock.now() < until {
+            self.clients.iter().for_each(|client| (0..2).for_each(|way| client.pipe().carry(way, usize::MAX)));
+            for at in (0..self.clients.len()).rev() {
+                self.exchange(at)?;
+            }
+            self.node.adapt();
+            self.turn()?;
+            if self.checker.counts.crashes > crashes {
+                return Ok(false);
+            }
+            self.wait_until(until);
+        }
+        Ok(true)
+    }
+
+    /// Time goes by until then, or until the queue manager has something to do.
+    fn wait_until(&mut self, until: Instant) {
+        let due = self.node.running().map_or(until, |running| running.due);
+        let wait = due.min(until).saturating_duration_since(self.clock.now());
+        self.clock.advance(wait.max(Duration::from_micros(100)));
     }
 
     /// Links that wait, and could go on: there is room for what they put, or a message for them to get.
