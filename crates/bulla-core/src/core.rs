@@ -11,6 +11,7 @@ use crate::dispatcher::serve_list::Asked;
 use crate::dispatcher::shares::Shares;
 use crate::dispatcher::{attach, authority, ending, get, put, resume, returns, sasl, unit_of_work};
 use crate::front::link::Over;
+use crate::front::outcome::{MessageOutcome, Said};
 use crate::front::{Delivery, Event, LinkId, SessionId};
 use crate::mailbox::Mailbox;
 use crate::manager::{Manager, State};
@@ -18,7 +19,6 @@ use crate::reason::{self, Refusal};
 use crate::task::TaskMeter;
 use crate::transport::Transport;
 use crate::triggering;
-use bulla_amqp::DeliveryState;
 use bulla_device::role::{self, Role};
 use slab::Slab;
 use std::sync::Arc;
@@ -128,32 +128,30 @@ impl<T: Transport> Core<T> {
                         arrived_elsewhere(peer, local, state, delivery);
                     }
                 }
-                Event::Outcome { link, token, state: outcome, settled } => {
+                Event::Outcome { link, token, outcome, unit, settled } => {
                     if peer.sending.is_some() && matches!(peer.links.get(&link), Some(Link::Sending(_))) {
                         sender::outcome(peer, local, state, link, token, outcome.as_ref(), settled);
                     } else {
-                        get::settled(peer, local, state, link, token, outcome, settled);
+                        get::settled(peer, local, state, get::Settling { link, token, outcome, unit, settled });
                     }
                 }
                 Event::Unit(asked) => unit_of_work::asked(peer, local, state, *asked),
-                Event::OutcomeLost { txn_id } => unit_of_work::outcome_lost(peer, local, &txn_id),
+                Event::OutcomeLost { unit } => unit_of_work::outcome_lost(peer, local, unit),
                 Event::Credit { link, drain } => get::credit(peer, local, link, drain),
-                Event::Acquires { link, txn_id } => {
-                    unit_of_work::acquires(peer, local, state, link, txn_id.as_deref());
-                }
+                Event::Acquires { link, unit } => unit_of_work::acquires(peer, local, state, link, unit),
                 Event::Attached(attach) => {
                     if !attaching::attached(peer, local, state, &attach) {
                         attach::attached(peer, local, state, *attach);
                     }
                     caller::attached(peer, local, state);
                 }
-                Event::Opened(open) => caller::opened(peer, local, state, open),
+                Event::Opened(said) => caller::opened(peer, local, state, said),
                 Event::LinkOpened(opened) => sender::attaching::opened(peer, local, state, &opened),
-                Event::Detached { link, error, closed } => detached(peer, local, state, link, closed, error.as_ref()),
-                Event::SessionEnded(session, error) => forget_session(peer, local, state, session, error.as_ref()),
-                Event::SignIn { mechanism, response } => sasl::init(peer, local, mechanism, &response),
+                Event::Detached { link, why, closed } => detached(peer, local, state, link, closed, why.as_ref()),
+                Event::SessionEnded(session, why) => forget_session(peer, local, state, session, why.as_ref()),
+                Event::SignIn(proof) => sasl::init(peer, local, proof),
                 Event::SignInGoesOn(response) => sasl::response(peer, local, &response),
-                Event::Closed(error) => closed(peer, local, state, error),
+                Event::Closed(why) => closed(peer, local, state, why),
             }
         }
         hold(peer, local, state);
@@ -179,8 +177,12 @@ impl<T: Transport> Core<T> {
             };
             let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };
             match what {
-                Confirmed::Put(receipt) => peer.front.answer(receipt.link, receipt.id, DeliveryState::Accepted),
-                Confirmed::Removal(removal) => peer.front.settle(removal.link, removal.token, DeliveryState::Accepted),
+                Confirmed::Put(receipt) => {
+                    peer.front.answer(receipt.link, receipt.id, MessageOutcome::Accepted, None);
+                }
+                Confirmed::Removal(removal) => {
+                    peer.front.settle(removal.link, removal.token, MessageOutcome::Accepted);
+                }
                 Confirmed::Channel { link, through, .. } => {
                     let _role = role::enter(Role::ChannelInitiator);
                     receiver::confirmed(peer, &mut self.local, state, link, through);
@@ -363,7 +365,7 @@ impl<T: Transport> Core<T> {
 /// A message has come on a link that is no client's to put.
 fn arrived_elsewhere(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: Delivery) {
     match peer.links.get(&delivery.link) {
-        Some(Link::Receiving(_)) if matches!(delivery.state, Some(DeliveryState::Transactional { .. })) => {
+        Some(Link::Receiving(_)) if delivery.unit.is_some() => {
             let refusal = Refusal::new(reason::OPTIONS_ERROR, "channels take no part in units of work");
             ending::detach(peer, local, state, delivery.link, &refusal);
         }
@@ -373,18 +375,11 @@ fn arrived_elsewhere(peer: &mut Peer, local: &mut Local, state: &mut State, deli
 }
 
 /// A link has ended, for good where `closed`.
-fn detached(
-    peer: &mut Peer,
-    local: &mut Local,
-    state: &mut State,
-    link: LinkId,
-    closed: bool,
-    error: Option<&bulla_amqp::Error>,
-) {
+fn detached(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, closed: bool, why: Option<&Said>) {
     let deletes = peer.links.get(&link).filter(|_| closed).and_then(Link::deletes);
     let unsubscribes = peer.links.get(&link).filter(|_| closed).and_then(Link::durable_subscription);
     if let Some(Link::Sending(_)) = peer.links.get(&link) {
-        sender::detached(peer, local, state, link, error);
+        sender::detached(peer, local, state, link, why);
     }
     if !closed {
         resume::suspend(peer, local, state, link, Over::Link);
@@ -398,36 +393,30 @@ fn detached(
         state.left_subscription(queue, Some(&name), true);
         manager.ring_all();
     }
-    caller::detached(peer, local, error);
+    caller::detached(peer, local, why);
 }
 
 /// A session has ended, and its links with it.
-fn forget_session(
-    peer: &mut Peer,
-    local: &mut Local,
-    state: &mut State,
-    session: SessionId,
-    error: Option<&bulla_amqp::Error>,
-) {
+fn forget_session(peer: &mut Peer, local: &mut Local, state: &mut State, session: SessionId, why: Option<&Said>) {
     let links: Vec<LinkId> =
         peer.links.iter().filter(|(_, link)| link.session() == session).map(|(id, _)| *id).collect();
     resume::over(peer, local, state, Some(session));
     for link in links {
         if let Some(Link::Sending(_)) = peer.links.get(&link) {
-            sender::detached(peer, local, state, link, error);
+            sender::detached(peer, local, state, link, why);
         }
         resume::suspend(peer, local, state, link, Over::Session);
         ending::forget(peer, local, state, link, false);
     }
-    caller::detached(peer, local, error);
+    caller::detached(peer, local, why);
 }
 
 /// The connection has ended. Nothing may follow: what its links held goes back at once.
-fn closed(peer: &mut Peer, local: &mut Local, state: &mut State, error: Option<bulla_amqp::Error>) {
-    peer.ended.closed_by = error.as_ref().map(sender::said);
+fn closed(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<Said>) {
+    peer.ended.closed_by = why.as_ref().map(sender::said);
     ending::forget_all(peer, local, state, true);
-    if let Some(error) = error.filter(|_| local.manager.peer_lines.may_write(local.now)) {
-        crate::note!("{}: connection closed: {error}", peer.address_text());
+    if let Some(why) = why.filter(|_| local.manager.peer_lines.may_write(local.now)) {
+        crate::note!("{}: connection closed: {why}", peer.address_text());
     }
 }
 

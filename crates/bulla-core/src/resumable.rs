@@ -4,9 +4,10 @@
 //! user can go on with another user's link. What is kept is in memory: it ends with the queue manager.
 
 use crate::front::link::{Direction, Keep, Over};
+use crate::front::outcome::MessageOutcome;
 use crate::maps::HashMap;
 use crate::route::Route;
-use bulla_amqp::{DeliveryState, DeliveryTag};
+use bulla_amqp::DeliveryTag;
 use bulla_queue::{MessageId, Ticket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ pub struct Resumable {
 #[derive(Clone, Debug, PartialEq)]
 pub enum PutOutcome {
     /// It has an outcome.
-    Known(DeliveryState),
+    Known(MessageOutcome),
     /// It is put, and accepted once the journal has synced that.
     Put(Ticket),
 }
@@ -200,7 +201,7 @@ mod tests {
 
     fn accepted() -> Kept {
         let tag = DeliveryTag::new(b"t").unwrap();
-        Kept::Puts(vec![(tag, PutOutcome::Known(DeliveryState::Accepted))])
+        Kept::Puts(vec![(tag, PutOutcome::Known(MessageOutcome::Accepted))])
     }
 
     #[test]

@@ -5,33 +5,11 @@
 //! the standard calls weak detection.
 
 use crate::catalog::connections::ConnectionId;
+use crate::front::client::{Introduction, SolePolicy as Policy};
+use crate::front::outcome::Failure;
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
-use bulla_amqp::types::Open;
-use bulla_amqp::{Error, Symbol, Value, condition};
 use hashbrown::hash_map::Entry;
-
-/// What a client desires, and what it is offered.
-const CAPABILITY: &str = "sole-connection-for-container";
-/// Property of an open: which of two connections is to go.
-const ENFORCEMENT_POLICY: &str = "sole-connection-enforcement-policy";
-/// Property of the answer: which connections are looked at.
-const DETECTION_POLICY: &str = "sole-connection-detection-policy";
-/// Those that have asked to be the only one, and no others.
-const WEAK: u32 = 1;
-/// Property of an open that is followed by a close.
-const ESTABLISHMENT_FAILED: &str = "amqp:connection-establishment-failed";
-/// In the error of a connection that has to go.
-const ENFORCEMENT: &str = "sole-connection-enforcement";
-
-/// Which of two connections of a container is to go.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Policy {
-    /// The new one.
-    RefuseConnection = 0,
-    /// The one that there is.
-    CloseExisting = 1,
-}
 
 /// A client's container.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -48,58 +26,28 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// What an open asks for, sent by a client that has signed in as `user`. None where it does not ask, and where it
-    /// has not signed in: then it is not offered.
+    /// What a client asks for that has signed in as `user`. None where it does not ask, and where it has not signed in:
+    /// then it is not offered.
     ///
     /// # Errors
-    /// The policy is none of the two.
-    pub fn of(open: &Open, user: Option<&str>) -> Result<Option<Self>, Error> {
-        let is_desired = open.desired_capabilities.iter().any(|desired| desired.as_str() == CAPABILITY);
-        let Some(user) = user.filter(|_| is_desired) else { return Ok(None) };
-        let property = open.properties.iter().find(|(name, _)| name.as_str() == ENFORCEMENT_POLICY);
-        let policy = match property {
-            None | Some((_, Value::Uint(0))) => Policy::RefuseConnection,
-            Some((_, Value::Uint(1))) => Policy::CloseExisting,
-            Some(_) => {
-                let text = format!("{ENFORCEMENT_POLICY} is a uint, 0 (refuse-connection) or 1 (close-existing)");
-                return Err(Error::new(condition::INVALID_FIELD, text));
-            }
-        };
-        let container = Container { user: user.to_owned(), id: open.container_id.clone() };
-        Ok(Some(Self { container, policy }))
-    }
-
-    /// Capabilities and properties by which the client is told that it is the only one.
-    pub fn granted(&self) -> (Vec<Symbol>, Vec<(Symbol, Value)>) {
-        let properties = vec![
-            (Symbol::from_static(DETECTION_POLICY), Value::Uint(WEAK)),
-            (Symbol::from_static(ENFORCEMENT_POLICY), Value::Uint(self.policy as u32)),
-        ];
-        (vec![Symbol::from_static(CAPABILITY)], properties)
+    /// What it asks for can't be read.
+    pub fn of(said: &Introduction, user: Option<&str>) -> Result<Option<Self>, Failure> {
+        let (Some(policy), Some(user)) = (&said.wants_to_be_sole, user) else { return Ok(None) };
+        let container = Container { user: user.to_owned(), id: said.container.clone() };
+        Ok(Some(Self { container, policy: policy.clone()? }))
     }
 }
 
-/// Properties of the open of a connection that is refused.
-pub fn refused_properties() -> Vec<(Symbol, Value)> {
-    vec![(Symbol::from_static(ESTABLISHMENT_FAILED), Value::Bool(true))]
-}
-
-/// The error of a connection that is refused, because there is one of the same container.
-pub fn refused(container: &Container) -> Error {
+/// Why a connection is refused: there is one of the same container.
+pub fn refused(container: &Container) -> Failure {
     let detail = format!("container-id {:?} of this user has a connection, which is to be the only one", container.id);
-    let mut error = Refusal::new(reason::OBJECT_IN_USE, detail).to_amqp();
-    error.condition = condition::INVALID_FIELD;
-    error.info.push((Symbol::from_static("invalid-field"), Value::Symbol(Symbol::from_static("container-id"))));
-    error
+    Failure::ContainerInUse(Refusal::new(reason::OBJECT_IN_USE, detail))
 }
 
-/// The error of a connection that ends, because the user's container has a new one.
-pub fn displaced() -> Error {
+/// Why a connection ends: the user's container has a new one.
+pub fn displaced() -> Failure {
     let detail = "a new connection of this user and container-id is to be the only one";
-    let mut error = Refusal::new(reason::CONNECTION_BROKEN, detail).to_amqp();
-    error.condition = condition::RESOURCE_LOCKED;
-    error.info.push((Symbol::from_static(ENFORCEMENT), Value::Bool(true)));
-    error
+    Failure::ContainerTaken(Refusal::new(reason::CONNECTION_BROKEN, detail))
 }
 
 /// What is done with a connection that is to be the only one.

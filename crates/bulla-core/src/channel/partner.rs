@@ -1,9 +1,9 @@
-//! Who is at the other end of a connection, as its `open` says.
+//! Who is at the other end of a connection, as it says.
 
 use super::protocol;
-use bulla_amqp::types::Open;
+use crate::front::client::Introduction;
 
-/// What the partner's `open` said of it.
+/// What the partner said of itself.
 #[derive(Clone, Debug, Default)]
 pub struct Partner {
     /// Its container.
@@ -19,16 +19,14 @@ pub struct Partner {
 }
 
 impl Partner {
-    /// What an `open` says.
-    pub fn said(open: &Open) -> Self {
-        let told = |name| protocol::text(&open.properties, name).unwrap_or_default();
-        let offers = |name| open.offered_capabilities.iter().any(|known| known.as_str() == name);
+    /// What it has said of itself.
+    pub fn said(said: &Introduction) -> Self {
         Self {
-            container: protocol::printable(&open.container_id),
-            product: told(protocol::PRODUCT),
-            version: told(protocol::VERSION),
-            is_bulla: offers(protocol::CAPABILITY),
-            takes_refusals: offers(protocol::REFUSALS),
+            container: protocol::printable(&said.container),
+            product: said.product.clone(),
+            version: said.version.clone(),
+            is_bulla: said.has_channels,
+            takes_refusals: said.takes_refusals,
         }
     }
 }

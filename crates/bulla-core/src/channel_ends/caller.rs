@@ -3,27 +3,28 @@
 use super::{receiver, sender};
 use crate::catalog::status::ChannelState;
 use crate::catalog::{ChannelDefinition, ChannelKind};
-use crate::channel::protocol::{self, REQUEST, no_way_out};
+use crate::channel::protocol::no_way_out;
 use crate::channel::registry::{InstanceId, Place, Wanted};
 use crate::channel::supervisor;
 use crate::denials;
 use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::{Link, Peer};
 use crate::dispatcher::{authority, sole};
+use crate::front::client::Introduction;
+use crate::front::outcome::Said;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::transport::Protected;
-use bulla_amqp::Open;
 use std::time::Duration;
 
 /// How long a partner may take from the call until the channel runs.
 pub const CALL_WITHIN: Duration = Duration::from_secs(20);
-/// The partner's `open` has come, on a connection that either side began.
-pub fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, open: Box<Open>) {
-    let request = protocol::text(&open.properties, REQUEST);
-    peer.opened = Some(open);
+/// The partner has said who it is, on a connection that either side began.
+pub fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, said: Box<Introduction>) {
+    let request = said.requests.clone();
+    peer.opened = Some(said);
     if let Err(refusal) = authority::opened(peer, local, state) {
-        peer.front.close(Some(refusal.to_amqp()));
+        peer.front.close(Some(refusal.clone().into()));
         return local.touch(peer.key);
     }
     sole::answer_open(peer, local, state);
@@ -80,12 +81,12 @@ pub fn attached(peer: &mut Peer, local: &Local, state: &mut State) {
 }
 
 /// A link has ended: where it was all that a requester called for, so has the call.
-pub fn detached(peer: &mut Peer, local: &mut Local, error: Option<&bulla_amqp::Error>) {
+pub fn detached(peer: &mut Peer, local: &mut Local, why: Option<&Said>) {
     if peer.links.values().any(|link| matches!(link, Link::Receiving(_))) {
         return;
     }
     let Some(calling) = peer.calling.as_deref_mut().filter(|calling| calling.deadline.is_none()) else { return };
-    let said = error.map_or_else(|| "the partner ended the link".to_owned(), sender::said);
+    let said = why.map_or_else(|| "the partner ended the link".to_owned(), sender::said);
     calling.failure.get_or_insert_with(|| Refusal::new(reason::CONNECTION_BROKEN, said));
     peer.front.close(None);
     local.touch(peer.key);
@@ -149,7 +150,7 @@ fn defined(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal> {
 
 /// Ends a connection that does not come to a channel.
 fn hang_up(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
-    peer.front.close(Some(refusal.to_amqp()));
+    peer.front.close(Some(refusal.clone().into()));
     match &mut peer.calling {
         Some(calling) => calling.failure = Some(refusal),
         None if local.manager.peer_lines.may_write(local.now) => {

@@ -17,10 +17,10 @@ use crate::dispatcher::peer::{Link, Peer};
 use crate::dispatcher::receiving::{Phase, Receiving, Waiting};
 use crate::dispatcher::sealing::line_full;
 use crate::events::Event;
+use crate::front::outcome::MessageOutcome;
 use crate::front::{self, LinkId};
 use crate::manager::State;
 use crate::reason::{self, Refusal};
-use bulla_amqp::DeliveryState;
 use bulla_seal::Outcome as Verdict;
 use putting::Turn;
 
@@ -129,10 +129,10 @@ pub fn confirmed(peer: &mut Peer, local: &mut Local, state: &mut State, link: Li
         let Some((id, refusal)) = receiving.confirming.waiting.pop_front() else { break };
         receiving.confirming.confirmed += 1;
         let outcome = match refusal {
-            None => DeliveryState::Accepted,
-            Some(refusal) => DeliveryState::Rejected(Some(Box::new(refusal.to_amqp()))),
+            None => MessageOutcome::Accepted,
+            Some(refusal) => MessageOutcome::refused(refusal),
         };
-        peer.front.answer(link, id, outcome);
+        peer.front.answer(link, id, outcome, None);
         if let Some(numbers) = &mut receiving.numbers {
             numbers.confirmed += 1;
         }

@@ -15,10 +15,10 @@ use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::Peer;
 use crate::dispatcher::sending::{Became, Numbered, Stage, Way};
 use crate::front::LinkId;
+use crate::front::outcome::{Failure, MessageOutcome, Said};
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use batch::{Taken, Turn};
-use bulla_amqp::{DeliveryState, Value};
 use bulla_queue::MessageId;
 pub use opening::finished;
 use std::time::Duration;
@@ -81,7 +81,7 @@ pub fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
 /// Ends the connection, with a reason that stands in the status.
 fn fail(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
     let Some(sending) = peer.sending.as_deref_mut() else { return };
-    peer.front.close(Some(refusal.to_amqp()));
+    peer.front.close(Some(refusal.clone().into()));
     sending.stage.fail(refusal);
     sending.stage.end();
     local.channel_work(peer.key);
@@ -94,31 +94,33 @@ pub fn outcome(
     state: &mut State,
     link: LinkId,
     number: u64,
-    answer: Option<&DeliveryState>,
+    answer: Option<&MessageOutcome>,
     settled: bool,
 ) {
     let Peer { key, front, sending, .. } = peer;
     let Some(sending) = sending.as_deref_mut() else { return };
     if !settled {
-        front.settle(link, number, answer.cloned().unwrap_or(DeliveryState::Accepted));
+        front.settle(link, number, answer.cloned().unwrap_or(MessageOutcome::Accepted));
     }
     // The first outcome is acted upon at once, and another one changes nothing.
     let Some(message) = sending.numbers.of(number).filter(|message| message.became.is_none()) else { return };
     let id = message.id;
     match answer {
-        Some(DeliveryState::Accepted) => message.became = Some(Became::Arrived),
-        Some(DeliveryState::Released | DeliveryState::Modified { .. }) if matches!(sending.way, Way::Plain { .. }) => {
+        Some(MessageOutcome::Accepted) => message.became = Some(Became::Arrived),
+        Some(MessageOutcome::Released | MessageOutcome::Modified { .. })
+            if matches!(sending.way, Way::Plain { .. }) =>
+        {
             // It does not take it now: the message goes back, and comes again after a pause.
-            let failed = matches!(answer, Some(DeliveryState::Modified { delivery_failed: true, .. }));
+            let failed = matches!(answer, Some(MessageOutcome::Modified { failed: true, .. }));
             state.store.release(id, failed);
             message.became = Some(Became::GivenBack);
             let again = local.now + RELEASED_AGAIN_AFTER;
             sending.retry_at = Some(again);
             local.serve_at(again, sending.queue);
         }
-        Some(DeliveryState::Rejected(error)) => {
+        Some(MessageOutcome::Rejected(error)) => {
             message.became = Some(Became::GivenBack);
-            let reason = match (&sending.way, error.as_deref().and_then(reason_in)) {
+            let reason = match (&sending.way, error.as_deref().and_then(Failure::said).and_then(|said| said.reason)) {
                 (Way::Numbered { .. }, Some(code)) => reason::of(code),
                 _ => reason::UNEXPECTED_ERROR,
             };
@@ -184,15 +186,9 @@ pub fn confirm(peer: &mut Peer, local: &mut Local, state: &mut State) {
 }
 
 /// A link of the channel ended: the channel's own, or one of many to a partner that is not Bulla.
-pub fn detached(
-    peer: &mut Peer,
-    local: &mut Local,
-    state: &mut State,
-    link: LinkId,
-    error: Option<&bulla_amqp::Error>,
-) {
+pub fn detached(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, why: Option<&Said>) {
     let Some(sending) = peer.sending.as_deref_mut() else { return };
-    let detail = error.map_or_else(|| "the partner ended the link".to_owned(), said);
+    let detail = why.map_or_else(|| "the partner ended the link".to_owned(), said);
     if let Way::Plain { links, waiting, .. } = &mut sending.way {
         let gone: Vec<String> =
             links.iter().filter(|(_, known)| known.link == link).map(|(name, _)| name.clone()).collect();
@@ -210,17 +206,9 @@ pub fn detached(
     fail(peer, local, refusal);
 }
 
-/// The reason code that a partner of ours puts into an error.
-fn reason_in(error: &bulla_amqp::Error) -> Option<u16> {
-    error.info.iter().find_map(|(name, value)| match value {
-        Value::Uint(code) if name.as_str() == "reason" => u16::try_from(*code).ok(),
-        _ => None,
-    })
-}
-
-/// An AMQP error in words.
-pub fn said(error: &bulla_amqp::Error) -> String {
-    protocol::printable(error.description.as_deref().unwrap_or(error.condition.as_str()))
+/// What the other end gave as the reason, in words.
+pub fn said(why: &Said) -> String {
+    protocol::printable(why.text())
 }
 
 /// STOP CHANNEL. QUIESCE ends after what is under way, FORCE at once.

@@ -63,7 +63,7 @@ pub fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: A
 pub fn refuse(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Attach, refusal: &Refusal) {
     resume::refused(peer, local, state, attach);
     authority::tell_of(peer, local, refusal);
-    peer.front.refuse_link(attach.link, refusal.to_amqp());
+    peer.front.refuse_link(attach.link, refusal.clone().into());
 }
 
 /// Whether the client may have that link at all.
@@ -351,7 +351,8 @@ fn accept_consumer(
     local.add_consumer(queue, peer.seat(attach.link), state);
     // What the client said while it was not attached; each delivery is settled when that is synced.
     for (token, outcome) in outcomes {
-        get::settled(peer, local, state, attach.link, token, Some(outcome), false);
+        let said = get::Settling { link: attach.link, token, outcome: Some(outcome), unit: None, settled: false };
+        get::settled(peer, local, state, said);
     }
 }
 

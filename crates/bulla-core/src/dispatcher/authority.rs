@@ -72,7 +72,7 @@ pub fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut State) {
     tell_of(peer, local, &refusal);
     peer.admission = Admission::Closed(refusal.clone());
     ending::forget_all(peer, local, state, false);
-    peer.front.close(Some(refusal.to_amqp()));
+    peer.front.close(Some(refusal.into()));
     local.touch(peer.key);
 }
 
@@ -94,7 +94,7 @@ pub fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mut State
     let Err(refusal) = open_to_clients(peer, local, state) else { return };
     tell_of(peer, local, &refusal);
     ending::forget_all(peer, local, state, false);
-    peer.front.close(Some(refusal.to_amqp()));
+    peer.front.close(Some(refusal.into()));
     local.touch(peer.key);
 }
 
@@ -427,7 +427,7 @@ pub fn recheck<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, state
             Some(refusal) if was.is_some() && !peer.partner().is_bulla => {
                 tell_of(peer, local, &refusal);
                 ending::forget_all(peer, local, state, false);
-                peer.front.close(Some(refusal.to_amqp()));
+                peer.front.close(Some(refusal.into()));
                 local.touch(key);
             }
             closed => recheck_links(peer, local, state, closed.as_ref()),

@@ -62,7 +62,7 @@ pub fn stop(peer: &mut Peer, local: &mut Local, state: &mut State) {
     }
     let refusal = Refusal::new(reason::CONNECTION_BROKEN, "an administrator stopped this connection");
     ending::forget_all(peer, local, state, false);
-    peer.front.close(Some(refusal.to_amqp()));
+    peer.front.close(Some(refusal.into()));
     local.touch(peer.key);
 }
 

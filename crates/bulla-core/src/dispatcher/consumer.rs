@@ -6,12 +6,12 @@ use super::returns::give_back;
 use super::sealing::OpeningKeys;
 use super::selection::Selection;
 use super::subscription::Subscription;
-use super::unit_of_work::units::UnitId;
+
 use crate::adapter::Held;
 use crate::dynamic::Deletes;
 use crate::envelope::{self, Arrival, Readable};
-use crate::front::SessionId;
 use crate::front::link::{Attach, Get};
+use crate::front::{SessionId, UnitId};
 use crate::limits::UserId;
 use crate::manager::{Route, State};
 use crate::maps::{HashMap, HashSet};

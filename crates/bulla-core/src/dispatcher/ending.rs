@@ -13,6 +13,7 @@ use crate::channel::supervisor;
 use crate::dynamic::Deletes;
 use crate::front::LinkId;
 use crate::front::link::Over;
+use crate::front::outcome::Failure;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::transport::Transport;
@@ -21,13 +22,13 @@ use slab::Slab;
 
 /// Ends a link with an error.
 pub fn detach(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, refusal: &Refusal) {
-    detach_with(peer, local, state, link, refusal.to_amqp());
+    detach_with(peer, local, state, link, refusal.clone().into());
 }
 
-/// Ends a link with an AMQP error.
-pub fn detach_with(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, error: bulla_amqp::Error) {
+/// Ends a link because of a failure.
+pub fn detach_with(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, why: Failure) {
     forget(peer, local, state, link, false);
-    peer.front.detach(link, error);
+    peer.front.detach(link, why);
     local.touched.push(peer.key);
 }
 

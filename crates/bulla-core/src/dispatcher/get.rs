@@ -12,12 +12,13 @@ use super::peer::{Link, Peer};
 use super::returns::{fail, give_back, is_passing, quarantine, reject, rejected_to, stay};
 use super::sealing::OpeningKeys;
 use super::unit_of_work;
-use super::unit_of_work::units::UnitId;
+
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Finished, Outcome as Done, Work};
 use crate::catalog::status::Deed;
 use crate::envelope::{self, Arrival, Readable};
-use crate::front::{Front, LinkId};
+use crate::front::outcome::MessageOutcome;
+use crate::front::{Front, LinkId, UnitId};
 use crate::limits::UserId;
 use crate::manager::{State, Stays, Stuck};
 use crate::maps::HashMap;
@@ -26,7 +27,7 @@ use crate::reason::Refusal;
 use crate::reports;
 use crate::sign_in::verdict::Identity;
 use crate::wall_clock::from_wall_ms;
-use bulla_amqp::{DeliveryState, Payload};
+use bulla_amqp::Payload;
 use bulla_device::role::{self, Role};
 use bulla_queue::{Found, Look, MessageId, ReadError, Ticket};
 use bulla_seal::policy::{OnDefect, Quality};
@@ -211,7 +212,7 @@ impl Delivering<'_> {
                 Some(Err(_)) => return state.store.release(locked.id, false),
             },
         };
-        let sent = front.send(link, locked.id.0, message, settled, unit.map(UnitId::to_bytes));
+        let sent = front.send(link, locked.id.0, message, settled, unit);
         if consumer.browses() {
             state.use_of(queue).traffic.browses += u64::from(sent);
         } else if !sent {
@@ -463,24 +464,24 @@ fn not_mine(consumer: &mut Consumer, local: &mut Local, state: &mut State, id: M
     state.use_of(consumer.route.queue).not_mine += 1;
 }
 
+/// What a client has said of a delivery.
+pub struct Settling {
+    pub(crate) link: LinkId,
+    pub(crate) token: u64,
+    pub(crate) outcome: Option<MessageOutcome>,
+    /// The unit of work with which that is done.
+    pub(crate) unit: Option<UnitId>,
+    /// The client has forgotten the delivery.
+    pub(crate) settled: bool,
+}
+
 /// The client has said what became of a delivery.
-pub fn settled(
-    peer: &mut Peer,
-    local: &mut Local,
-    state: &mut State,
-    link: LinkId,
-    token: u64,
-    outcome: Option<DeliveryState>,
-    settled: bool,
-) {
-    let outcome = match outcome {
-        Some(DeliveryState::Transactional { txn_id, outcome }) => {
-            let outcome = outcome.map(|outcome| *outcome);
-            let said = unit_of_work::Said { link, id: MessageId(token), outcome, settled };
-            return unit_of_work::retire(peer, local, state, &txn_id, said);
-        }
-        outcome => outcome,
-    };
+pub fn settled(peer: &mut Peer, local: &mut Local, state: &mut State, said: Settling) {
+    let Settling { link, token, outcome, unit, settled } = said;
+    if let Some(unit) = unit {
+        let said = unit_of_work::Said { link, id: MessageId(token), outcome, settled };
+        return unit_of_work::retire(peer, local, state, unit, said);
+    }
     let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) else { return };
     let id = MessageId(token);
     let mut applied = Applied::default();
@@ -498,7 +499,7 @@ pub fn settled(
         peer.serve_all(local);
     }
     if !settled {
-        let state_out = outcome.unwrap_or(DeliveryState::Released);
+        let state_out = outcome.unwrap_or(MessageOutcome::Released);
         match applied.ticket {
             Some(ticket) if ticket > state.store.synced() => local.confirmations.push_back(Confirmation {
                 ticket,
@@ -527,13 +528,13 @@ fn apply(
     local: &mut Local,
     state: &mut State,
     (id, failures): (MessageId, u32),
-    outcome: Option<&DeliveryState>,
+    outcome: Option<&MessageOutcome>,
 ) -> Option<Applied> {
     let queue = consumer.route.queue;
     let mut ticket = None;
     let has_room = consumer.note_settled(user, local, state, id);
     match outcome {
-        Some(DeliveryState::Accepted) => {
+        Some(MessageOutcome::Accepted) => {
             state.note_got(queue, id, local.wall_ms);
             let got = reports::about_to_be_got(state, id, local.wall_ms, usize::MAX);
             match state.store.acknowledge(id) {
@@ -547,17 +548,17 @@ fn apply(
                 }
             }
         }
-        Some(DeliveryState::Rejected(error)) => {
+        Some(MessageOutcome::Rejected(why)) => {
             let from = consumer.route.clone();
-            let to = rejected_to(&from, &local.moment(), state, id, error.as_deref());
+            let to = rejected_to(&from, &local.moment(), state, id, why.as_deref());
             if !reject(&from, local.wall_ms, state, id, to, failures) {
                 consumer.will_not_have(id, local, state);
             }
         }
-        Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
-            let failures = failures.max(u32::from(*delivery_failed));
+        Some(MessageOutcome::Modified { failed, not_here }) => {
+            let failures = failures.max(u32::from(*failed));
             give_back(&consumer.route, local.wall_ms, state, id, failures);
-            if *undeliverable_here {
+            if *not_here {
                 consumer.will_not_have(id, local, state);
             }
         }

@@ -6,13 +6,14 @@ use super::local::Local;
 use super::producer::Producer;
 use super::receiving::Receiving;
 use super::sending::Sending;
-use super::unit_of_work::units::{Coordinator, UnitId};
+use super::unit_of_work::units::Coordinator;
 use crate::arriving::{Arriving, Share};
 use crate::channel::calling::Calling;
 use crate::channel::partner::Partner;
 use crate::dynamic::Deletes;
 use crate::events::Event;
-use crate::front::{Front, LinkId, SessionId};
+use crate::front::client::Introduction;
+use crate::front::{Front, LinkId, SessionId, UnitId};
 use crate::limits::UserId;
 use crate::maps::HashMap;
 use crate::reason::Refusal;
@@ -21,7 +22,6 @@ use crate::sign_in::verdict::Identity;
 use crate::sole_connection::Wish;
 use crate::transport::{Traffic, Transport};
 use bulla_amqp::scram::ScramServer;
-use bulla_amqp::types::Open;
 use bulla_device::Role;
 use bulla_queue::{MessageId, QueueId};
 use std::net::SocketAddr;
@@ -46,8 +46,6 @@ pub enum Exchange {
     Challenged(Box<ScramServer>),
     /// SCRAM: the proof was good and the server's own is out; the client's empty answer ends it.
     Proved(Identity),
-    /// OAUTHBEARER: why the token is refused has been said; the client's answer ends it.
-    Refused,
 }
 
 /// A link and what it is for.
@@ -127,7 +125,7 @@ pub struct Peer<T: ?Sized = dyn Transport> {
     /// Its links.
     pub links: HashMap<LinkId, Link>,
     /// What the other end said of itself.
-    pub opened: Option<Box<Open>>,
+    pub opened: Option<Box<Introduction>>,
     /// Which of the connections that had this place it is.
     pub generation: u64,
     /// When it was accepted or made, milliseconds since 1970.

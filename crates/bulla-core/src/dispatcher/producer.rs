@@ -2,18 +2,17 @@
 
 use super::publishing::{Publishing, Subscriber};
 use super::sealing::{Sealing, SealingLine};
-use super::unit_of_work::units::{UnitId, Units};
+use super::unit_of_work::units::Units;
 use crate::adapter::{Held, SEALING_BYTES_MAX};
 use crate::channel::transmission::TransmissionHeader;
 use crate::dynamic::Deletes;
 use crate::front::link::Attach;
-use crate::front::{DeliveryId, LinkId, SessionId};
+use crate::front::{DeliveryId, LinkId, SessionId, UnitId};
 use crate::idempotency::Claim;
 use crate::limits::{BeingSealed, UserId};
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::resumable::Resumable;
-use bulla_amqp::DeliveryState;
 use bulla_queue::QueueId;
 use bulla_seal::Policy;
 use std::sync::Arc;
@@ -109,17 +108,6 @@ pub struct Receipt {
     pub unit: Option<UnitId>,
     /// Whose it is, as one who is limited.
     pub user: Option<UserId>,
-}
-
-impl Receipt {
-    /// A delivery's state with that outcome, within its unit of work.
-    #[inline]
-    pub fn state(&self, outcome: DeliveryState) -> DeliveryState {
-        match self.unit {
-            None => outcome,
-            Some(unit) => unit.state(outcome),
-        }
-    }
 }
 
 impl Producer {

@@ -13,12 +13,12 @@ use crate::asker::Who;
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
 use crate::front::Front;
+use crate::front::outcome::MessageOutcome;
 use crate::manager::{Route, State};
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch};
 use crate::topics::{self, Publisher, Target};
-use bulla_amqp::DeliveryState;
 use bulla_queue::{Message, MessageId, QueueId};
 use bulla_seal::Policy;
 use std::sync::Arc;
@@ -292,7 +292,7 @@ fn put_copies(
         let staged = staged.map(|((queue, message), (_, is_remote, whose))| (queue, message, is_remote, whose));
         unit_of_work::stage_copies(local, state, unit, &receipt, staged.collect())?;
         if let Some(front) = front.filter(|_| !receipt.settled) {
-            front.answer(receipt.link, receipt.id, unit.state(DeliveryState::Accepted));
+            front.answer(receipt.link, receipt.id, MessageOutcome::Accepted, Some(unit));
         }
         return Ok(());
     }

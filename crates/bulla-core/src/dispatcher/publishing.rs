@@ -1,9 +1,9 @@
 //! What a link on which a client publishes has of its own, and whose each copy of a publication is.
 
 use super::sealing::Sealings;
+use crate::front::client::Introduction;
 use crate::selector::Scratch;
 use crate::topics::{Counts, Publisher, Target};
-use bulla_amqp::types::Open;
 use std::sync::Arc;
 
 /// What a link on which a client publishes keeps from one publication to the next.
@@ -34,8 +34,8 @@ impl Subscriber {
 
 impl Publishing {
     /// Of a link to that topic, or of a relay.
-    pub fn new(opened: Option<&Open>, topic: Option<String>) -> Box<Self> {
-        let container = opened.map(|open| open.container_id.clone());
+    pub fn new(opened: Option<&Introduction>, topic: Option<String>) -> Box<Self> {
+        let container = opened.map(|said| said.container.clone());
         Box::new(Self { topic, container, ..Self::default() })
     }
 

@@ -14,6 +14,7 @@ use crate::asker::Who;
 use crate::authority::{ANONYMOUS, Right};
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
+use crate::front::outcome::{Failure, MessageOutcome};
 use crate::front::{Delivery, Front, LinkId};
 use crate::idempotency::{self, Answer, Claim, Keyed};
 use crate::limits::QueueUses;
@@ -22,11 +23,10 @@ use crate::ordered_line::Slot;
 use crate::reason::{self, Reason, Refusal};
 use crate::reports;
 use crate::sign_in::verdict::Identity;
-use bulla_amqp::{DeliveryState, Payload, Symbol, Value, condition};
+use bulla_amqp::Payload;
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Policy;
 use bulla_seal::policy::Quality;
-use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -35,8 +35,6 @@ use std::time::{Duration, Instant};
 const BACKLOG_LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// What stands for the queue in a line on a message of a link to none in particular, where it named none that is there.
 const RELAY: &str = "an anonymous terminus";
-/// Key in an error's info: the delivery that it is about (Anonymous Terminus, section 2.2.2).
-const DELIVERY_TAG: Symbol = Symbol::from_static("delivery-tag");
 /// The condition of reasons that say that a name leads nowhere.
 const NOT_FOUND: &str = "amqp:not-found";
 /// Hot path, once per message that a client puts. False, and nothing is done, where the link is none on which a client
@@ -44,11 +42,7 @@ const NOT_FOUND: &str = "amqp:not-found";
 pub fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: &mut Delivery) -> bool {
     let Peer { key, front, links, identity, generation, .. } = peer;
     let (front, Some(Link::Producer(producer))) = (&mut **front, links.get_mut(&delivery.link)) else { return false };
-    let txn_id = match &delivery.state {
-        Some(DeliveryState::Transactional { txn_id, .. }) => Some(txn_id),
-        _ => None,
-    };
-    let unit = txn_id.map(|txn_id| local.units.of(*key, *generation, txn_id));
+    let unit = delivery.unit.map(|unit| local.units.of(*key, *generation, unit));
     let receipt = Receipt {
         key: *key,
         generation: *generation,
@@ -81,11 +75,9 @@ pub fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: 
         // Terminus, 2.2.2).
         let is_told = !receipt.settled && producer.takes_rejected || receipt.unit.is_some();
         if receipt.is_single && !is_told && is_of_address(&refusal, found.is_some()) {
-            let mut error = refusal.to_amqp();
-            let tag = delivery.tag.take();
-            error.info.extend(tag.map(|tag| (DELIVERY_TAG, Value::Binary(Bytes::copy_from_slice(tag.as_bytes())))));
             authority::tell_of(peer, local, &refusal);
-            ending::detach_with(peer, local, state, receipt.link, error);
+            let why = Failure::OfMessage(refusal, delivery.tag.take());
+            ending::detach_with(peer, local, state, receipt.link, why);
             return true;
         }
         let unheard = Unheard { queue: name.as_deref().unwrap_or(RELAY), user: producer.user_name.as_deref() };
@@ -113,8 +105,7 @@ fn beyond_credit(peer: &mut Peer, local: &mut Local, state: &mut State, receipt:
     if let Some(unit) = receipt.unit {
         local.units.doom(unit, &Refusal::new(reason::BACKED_OUT, text.as_str()));
     }
-    let error = bulla_amqp::Error::new(condition::TRANSFER_LIMIT_EXCEEDED, text);
-    ending::detach_with(peer, local, state, receipt.link, error);
+    ending::detach_with(peer, local, state, receipt.link, Failure::BeyondCredit(text));
 }
 
 /// A message names a unit of work that this connection does not have.
@@ -122,11 +113,9 @@ fn unknown_unit(producer: &mut Producer, front: &mut Front, local: &Local, state
     take_grant(producer, state);
     if receipt.settled {
         let queue = producer.opened.as_deref().unwrap_or(RELAY);
-        let unknown = unit_of_work::unknown();
-        Unheard { queue, user: producer.user_name.as_deref() }.tell(local, &unknown);
+        Unheard { queue, user: producer.user_name.as_deref() }.tell(local, &Failure::UnitUnknown);
     } else {
-        let state = DeliveryState::Rejected(Some(Box::new(unit_of_work::unknown())));
-        front.answer(receipt.link, receipt.id, state);
+        front.answer(receipt.link, receipt.id, Failure::UnitUnknown.rejects(), None);
     }
 }
 
@@ -319,8 +308,7 @@ pub(crate) fn refuse(
 ) {
     match front {
         Some(front) if !receipt.settled => {
-            let state = receipt.state(DeliveryState::Rejected(Some(Box::new(refusal.to_amqp()))));
-            front.answer(receipt.link, receipt.id, state);
+            front.answer(receipt.link, receipt.id, MessageOutcome::refused(refusal.clone()), receipt.unit);
         }
         // Its client hears of it at the discharge.
         _ if receipt.unit.is_some() => receipt.unit.into_iter().for_each(|unit| local.units.doom(unit, refusal)),
@@ -556,7 +544,7 @@ impl Local {
         if let Some(unit) = receipt.unit {
             unit_of_work::stage(self, state, unit, &receipt, queue, is_remote, message)?;
             if let Some(front) = front.filter(|_| !receipt.settled) {
-                front.answer(receipt.link, receipt.id, receipt.state(DeliveryState::Accepted));
+                front.answer(receipt.link, receipt.id, MessageOutcome::Accepted, receipt.unit);
             }
             return Ok(());
         }
@@ -617,7 +605,7 @@ impl Local {
         match front {
             Some(_) if receipt.settled => {}
             Some(front) if ticket <= state.store.synced() => {
-                front.answer(receipt.link, receipt.id, DeliveryState::Accepted);
+                front.answer(receipt.link, receipt.id, MessageOutcome::Accepted, None);
             }
             Some(_) => self.confirmations.push_back(Confirmation { ticket, what: Confirmed::Put(receipt) }),
             None => {}

@@ -7,13 +7,14 @@ use super::peer::{Left, Link, Peer};
 use super::returns;
 use crate::asker::Who;
 use crate::authority::Right;
-use crate::front::link::{Attach, Granted, Over};
+use crate::front::link::{Attach, Granted, Over, Unsettled};
+use crate::front::outcome::MessageOutcome;
 use crate::front::{DeliveryId, LinkId, SessionId};
 use crate::manager::State;
 use crate::maps::{HashMap, HashSet};
 use crate::reason::{self, Refusal};
 use crate::resumable::{Kept, KeptGets, LinkName, PutOutcome, Resumable};
-use bulla_amqp::{DeliveryState, DeliveryTag, UnsettledMap};
+use bulla_amqp::DeliveryTag;
 use bulla_queue::{MessageId, Ticket};
 
 /// What an attach is answered with.
@@ -21,11 +22,11 @@ use bulla_queue::{MessageId, Ticket};
 pub struct Resumption {
     /// The link's place, where it may be suspended later.
     pub resumable: Option<Box<Resumable>>,
-    unsettled: Option<UnsettledMap>,
+    unsettled: Option<Unsettled>,
     /// Tokens of deliveries that the client has, too.
     resumed: Vec<u64>,
     /// Outcomes that the client gave while it was not attached.
-    outcomes: Vec<(u64, DeliveryState)>,
+    outcomes: Vec<(u64, MessageOutcome)>,
 }
 
 impl Resumption {
@@ -43,12 +44,7 @@ impl Resumption {
 /// What a link is known by; none where its client has not signed in: then nothing tells it from another one.
 fn name_of(peer: &Peer, attach: &Attach) -> Option<LinkName> {
     let (user, open) = (peer.identity.user.clone()?, peer.opened.as_ref()?);
-    Some(LinkName {
-        user,
-        container: open.container_id.clone(),
-        name: attach.name.clone(),
-        direction: attach.direction(),
-    })
+    Some(LinkName { user, container: open.container.clone(), name: attach.name.clone(), direction: attach.direction() })
 }
 
 /// Whether a link of that name may be attached: no resumable one of the same client is, on whatever connection.
@@ -94,7 +90,7 @@ pub fn puts(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Atta
     let resumable = keep.and_then(|keep| state.resumable.attach(name, keep)).map(Box::new);
     let mut unsettled = None;
     if let Some(theirs) = attach.unsettled.as_ref().filter(|_| kept.is_some() || resumable.is_some()) {
-        let tags: HashSet<DeliveryTag> = theirs.0.iter().map(|(tag, _)| *tag).collect();
+        let tags: HashSet<DeliveryTag> = theirs.iter().map(|(tag, _)| *tag).collect();
         // What is not in a whole map is settled.
         let has = |tag: &DeliveryTag| attach.incomplete_unsettled || tags.contains(tag);
         let mut newest = state.store.synced();
@@ -103,10 +99,10 @@ pub fn puts(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Atta
             PutOutcome::Known(outcome) => (tag, Some(outcome)),
             PutOutcome::Put(ticket) => {
                 newest = newest.max(ticket);
-                (tag, Some(DeliveryState::Accepted))
+                (tag, Some(MessageOutcome::Accepted))
             }
         });
-        unsettled = Some(UnsettledMap(entries.collect()));
+        unsettled = Some(entries.collect());
         if newest > state.store.synced() {
             local.hold_until(peer, newest);
         }
@@ -144,8 +140,8 @@ pub fn gets(
         }
     };
     let mut entries = Vec::new();
-    let theirs: HashMap<DeliveryTag, Option<&DeliveryState>> =
-        theirs.0.iter().map(|(tag, outcome)| (*tag, outcome.as_ref())).collect();
+    let theirs: HashMap<DeliveryTag, Option<&MessageOutcome>> =
+        theirs.iter().map(|(tag, outcome)| (*tag, outcome.as_ref())).collect();
     for (id, failures) in messages {
         if !state.store.is_locked(id) {
             continue; // its queue is gone
@@ -163,7 +159,7 @@ pub fn gets(
     for id in consumer.deliveries.outstanding.clone() {
         consumer.note_returned(peer.user, state, id);
     }
-    resumption.unsettled = Some(UnsettledMap(entries));
+    resumption.unsettled = Some(entries);
     resumption
 }
 
@@ -174,16 +170,16 @@ impl Resumption {
         consumer: &mut Consumer,
         id: MessageId,
         failures: u32,
-        theirs: Option<Option<&DeliveryState>>,
+        theirs: Option<Option<&MessageOutcome>>,
     ) {
         match theirs {
             None => drop(consumer.deliveries.outstanding.insert(id)),
-            Some(Some(outcome)) if is_final(outcome) => {
+            Some(Some(outcome)) => {
                 consumer.deliveries.outstanding.insert(id);
                 self.resumed.push(id.0);
                 self.outcomes.push((id.0, outcome.clone()));
             }
-            Some(_) => {
+            Some(None) => {
                 consumer.resumes.first.push_back(id);
                 self.resumed.push(id.0);
             }
@@ -194,17 +190,9 @@ impl Resumption {
     }
 }
 
-/// Whether an outcome is the client's last word. One of a unit of work is not: the unit ended with its connection.
-fn is_final(outcome: &DeliveryState) -> bool {
-    matches!(
-        outcome,
-        DeliveryState::Accepted | DeliveryState::Rejected(_) | DeliveryState::Released | DeliveryState::Modified { .. }
-    )
-}
-
 impl Resumption {
     /// Takes the outcomes that are to be applied once the link is there.
-    pub fn take_outcomes(&mut self) -> Vec<(u64, DeliveryState)> {
+    pub fn take_outcomes(&mut self) -> Vec<(u64, MessageOutcome)> {
         std::mem::take(&mut self.outcomes)
     }
 }
@@ -218,10 +206,8 @@ pub fn suspend(peer: &mut Peer, local: &Local, state: &mut State, link: LinkId, 
             let Some(resumable) = producer.resumable.take() else { return };
             let tickets: HashMap<DeliveryId, Ticket> = local.tickets_of(*key, *generation, link);
             let kept = front.take_outcomes(link).into_iter().filter_map(|outcome| {
-                let known = match (outcome.state, outcome.id) {
-                    // Of a unit of work that ends with its connection.
-                    (Some(DeliveryState::Transactional { .. }), _) => return None,
-                    (Some(state), _) => PutOutcome::Known(state),
+                let known = match (outcome.outcome, outcome.id) {
+                    (Some(known), _) => PutOutcome::Known(known),
                     // What is not on its queue yet will not come there.
                     (None, id) => PutOutcome::Put(*tickets.get(&id?)?),
                 };

@@ -4,6 +4,7 @@ use crate::accounting::Cost;
 use crate::catalog::status::Deed;
 use crate::catalog::{Backout, LocalQueue};
 use crate::envelope::{self, Label};
+use crate::front::outcome::Failure;
 use crate::manager::{ERROR_QUEUE, Manager, Route, State, Stays, Stuck};
 use crate::maps::{HashMap, HashSet};
 use crate::reason::{self, Refusal};
@@ -193,6 +194,9 @@ pub fn retry_stuck(state: &mut State) {
     }
 }
 
+/// What a client calls the failure of a message whose seal it found defective.
+pub const DEFECTIVE: &str = "bulla:defective";
+
 /// A queue by its name, and the label of a message that goes there.
 pub type Destination = (String, Label);
 
@@ -203,10 +207,11 @@ pub fn rejected_to(
     moment: &Moment<'_>,
     state: &mut State,
     id: MessageId,
-    error: Option<&bulla_amqp::Error>,
+    why: Option<&Failure>,
 ) -> Option<Destination> {
-    let detail = error.and_then(|error| error.description.as_deref()).unwrap_or_default();
-    if error.is_some_and(|error| error.condition.as_str() == "bulla:defective") {
+    let said = why.and_then(Failure::said);
+    let detail = said.and_then(|said| said.text.as_deref()).unwrap_or_default();
+    if said.is_some_and(|said| said.condition == DEFECTIVE) {
         fail(from, moment.manager, "reported-by-client");
         return Some((ERROR_QUEUE.to_owned(), defective(from, moment, state, id, "reported-by-client", detail)));
     }

@@ -1,10 +1,11 @@
-//! Who a client is: SASL as the server speaks it (AMQP part 5, section 5.3).
+//! Who a client is: what it proves that by, and the verdict.
 
 use super::authority;
 use super::local::Local;
 use super::peer::{Exchange, Peer};
 use crate::catalog::lockouts::Whose;
 use crate::events::Event;
+use crate::front::client::{Proof, TokenRefused};
 use crate::mailbox::Notice;
 use crate::manager::Manager;
 use crate::sign_in::checks::{Applicant, Turn};
@@ -13,21 +14,21 @@ use crate::sign_in::token::TokenError;
 use crate::sign_in::verdict::{Identity, Verdict};
 use crate::users;
 use bulla_amqp::scram::{ScramError, ScramServer};
-use bulla_amqp::{BearerResponse, Mechanism, PlainResponse};
-use bytes::Bytes;
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// A client names its mechanism.
-pub fn init(peer: &mut Peer, local: &Local, mechanism: Mechanism, response: &[u8]) {
-    match mechanism {
-        Mechanism::Anonymous => done(peer, Identity::default()),
-        Mechanism::Plain => plain(peer, local, response),
-        Mechanism::External => external(peer, local, response),
-        Mechanism::OAuthBearer => bearer(peer, local, response),
-        Mechanism::ScramSha256 => match ScramServer::start(response) {
+/// A client begins to prove who it is.
+pub fn init(peer: &mut Peer, local: &Local, proof: Proof) {
+    match proof {
+        Proof::Nothing => done(peer, Identity::default()),
+        Proof::Password { user, password, act_as } => by_password(peer, local, user, password, &act_as),
+        Proof::Certificate { act_as } => by_certificate(peer, local, &act_as),
+        Proof::Token { token, act_as } => by_token(peer, local, token, act_as),
+        Proof::UnreadablePassword => refuse(peer, local, None, &"a malformed response"),
+        Proof::UnreadableToken => refuse_token(peer, local, &"a malformed response", TokenRefused::Unreadable),
+        Proof::Scram(first) => match ScramServer::start(&first) {
             Ok(mut exchange) => {
                 let users = &local.manager.users;
                 let challenge = exchange.challenge(users.verifier(exchange.user()), users.crypto());
@@ -56,26 +57,20 @@ pub fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
             }
         }
         Some(Exchange::Proved(identity)) => done(peer, identity),
-        // It was told why, and the log too.
-        Some(Exchange::Refused) => peer.front.signed_in(false),
         None => refuse(peer, local, None, &"a response without a challenge"),
     }
 }
 
-fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
-    let Some(plain) = PlainResponse::parse(response) else {
-        return refuse(peer, local, None, &"a malformed response");
-    };
-    let Some(act_as) = other_user(plain.authorization, plain.user) else {
-        return refuse(peer, local, Some(plain.user), &NO_USER);
+fn by_password(peer: &mut Peer, local: &Local, user: String, password: Zeroizing<String>, other: &str) {
+    let Some(act_as) = other_user(other, &user) else {
+        return refuse(peer, local, Some(&user), &NO_USER);
     };
     let ring = peer.transport.is_tls();
-    let identity = Identity { user: Some(plain.user.to_owned()), ring, act_as, until: None };
-    let (user, password) = (plain.user.to_owned(), Zeroizing::new(plain.password.to_owned()));
+    let identity = Identity { user: Some(user.clone()), ring, act_as, until: None };
     let (manager, address) = (local.manager.clone(), ip(peer));
     // Asked first: who is locked out takes no place from others.
     if manager.lockouts().is_locked(&user, address, manager.clock.now()) {
-        return refuse(peer, local, Some(plain.user), &LockedOut);
+        return refuse(peer, local, Some(&user), &LockedOut);
     }
     if manager.users.is_remembered(&user, &password) {
         manager.lockouts().succeeded(&user, address, manager.clock.now());
@@ -113,11 +108,7 @@ fn check(peer: &mut Peer, local: &Local, is_known: bool, look: impl FnOnce(&Mana
     local.manager.checks.submit(applicant, Box::new(carried_out), local.manager.clock.now());
 }
 
-fn bearer(peer: &mut Peer, local: &Local, response: &[u8]) {
-    let Some(bearer) = BearerResponse::parse(response) else {
-        return refuse_token(peer, local, &"a malformed response", "invalid_request");
-    };
-    let (authorization, token) = (bearer.authorization, Zeroizing::new(bearer.token.to_owned()));
+fn by_token(peer: &mut Peer, local: &Local, token: Zeroizing<String>, authorization: String) {
     let now = local.wall_ms / 1000;
     // A token cannot be guessed, so there is no lockout. A look at the file of keys and a signature to verify: not on
     // this thread.
@@ -142,7 +133,7 @@ pub fn signed_in(peer: &mut Peer, local: &Local, verdict: Verdict) {
     match verdict {
         Verdict::Right(identity) => done(peer, identity),
         Verdict::Wrong { user } => refuse(peer, local, Some(&user), &"wrong user or password"),
-        Verdict::Token(error) => refuse_token(peer, local, &error, "invalid_token"),
+        Verdict::Token(error) => refuse_token(peer, local, &error, TokenRefused::Invalid),
         Verdict::LockedOut { user } => refuse(peer, local, Some(&user), &LockedOut),
         Verdict::Busy => {
             // No refusal: nothing was found against the client.
@@ -208,9 +199,9 @@ fn ip(peer: &mut Peer) -> IpAddr {
     peer.from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
 }
 
-fn external(peer: &mut Peer, local: &Local, authorization: &[u8]) {
+fn by_certificate(peer: &mut Peer, local: &Local, other: &str) {
     match peer.transport.certificate().and_then(|shown| shown.user) {
-        Some(user) => match std::str::from_utf8(authorization).ok().and_then(|other| other_user(other, &user)) {
+        Some(user) => match other_user(other, &user) {
             Some(act_as) => done(peer, Identity { user: Some(user), ring: true, act_as, until: None }),
             None => refuse(peer, local, Some(&user), &NO_USER),
         },
@@ -237,12 +228,9 @@ fn refuse(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display)
     peer.front.signed_in(false);
 }
 
-/// Says why as RFC 7628 (section 3.2.2) has it: `status` is a registered code (RFC 6749, section 4.1.2.1; RFC 6750,
-/// section 3.1), and says no more than that.
-fn refuse_token(peer: &mut Peer, local: &Local, why: &dyn Display, status: &str) {
+fn refuse_token(peer: &mut Peer, local: &Local, why: &dyn Display, told: TokenRefused) {
     tell(peer, local, None, why);
-    peer.sign_in.exchange = Some(Exchange::Refused);
-    peer.front.challenge(Bytes::from(format!("{{\"status\":\"{status}\"}}")));
+    peer.front.token_refused(told);
 }
 
 fn tell(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {

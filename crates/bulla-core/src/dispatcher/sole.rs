@@ -10,22 +10,18 @@ use crate::sole_connection::{self, Answer, Wish};
 /// Answers a client's open, unless it was closed. A client that wants to be the only connection of its container is
 /// refused, or waits until the other one is gone, where there is one.
 pub fn answer_open(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let wish = peer.opened.as_deref().map_or(Ok(None), |open| Wish::of(open, peer.sign_in.identity.user.as_deref()));
+    let wish = peer.opened.as_deref().map_or(Ok(None), |said| Wish::of(said, peer.sign_in.identity.user.as_deref()));
     let wish = match wish {
         Ok(Some(wish)) => wish,
-        Ok(None) => return peer.front.accept_open(Vec::new(), Vec::new()),
-        Err(error) => return peer.front.refuse_open(sole_connection::refused_properties(), Some(error)),
+        Ok(None) => return peer.front.accept_open(None),
+        Err(why) => return peer.front.refuse_open(why),
     };
     match state.sole_connections.claim(&wish, ConnectionId::new(local.index, peer.generation)) {
         Answer::Opens => {
-            let (capabilities, properties) = wish.granted();
-            peer.front.accept_open(capabilities, properties);
+            peer.front.accept_open(Some(wish.policy));
             peer.sole = Some(wish);
         }
-        Answer::Refused => {
-            let error = sole_connection::refused(&wish.container);
-            peer.front.refuse_open(sole_connection::refused_properties(), Some(error));
-        }
+        Answer::Refused => peer.front.refuse_open(sole_connection::refused(&wish.container)),
         Answer::Waits { closes } => {
             peer.sole = Some(wish);
             post(local, closes, Notice::Displaced { generation: closes.generation() });
@@ -42,8 +38,7 @@ fn post(local: &Local, to: ConnectionId, notice: Notice) {
 /// Opens a connection that has waited to be the only one of its container.
 pub fn open(peer: &mut Peer, local: &mut Local) {
     if let Some(wish) = &peer.sole {
-        let (capabilities, properties) = wish.granted();
-        peer.front.accept_open(capabilities, properties);
+        peer.front.accept_open(Some(wish.policy));
         local.touch(peer.key);
     }
 }

@@ -121,7 +121,7 @@ fn is_kept_as_it_is(container: &str) -> bool {
 }
 
 fn container(peer: &Peer) -> &str {
-    peer.opened.as_deref().map_or("", |open| open.container_id.as_str())
+    peer.opened.as_deref().map_or("", |open| open.container.as_str())
 }
 
 #[cfg(test)]

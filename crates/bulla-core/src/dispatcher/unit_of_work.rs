@@ -21,15 +21,15 @@ use super::producer::Receipt;
 use super::publishing::Subscriber;
 use super::returns;
 use crate::front::link::{Attach, Granted};
-use crate::front::{Front, LinkId, UnitAsked, UnitStep};
+use crate::front::outcome::{Failure, MessageOutcome};
+use crate::front::{Front, LinkId, UnitAsked, UnitId, UnitStep};
 use crate::manager::State;
 use crate::maps::HashSet;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
-use bulla_amqp::{DeliveryState, Error, condition};
 use bulla_queue::{Message, MessageId, QueueId};
 use std::time::Duration;
-use units::{Answer, Contents, Coordinator, Discharged, StagedGet, StagedPut, Unit, UnitId, backed_out, limit};
+use units::{Answer, Contents, Coordinator, Discharged, StagedGet, StagedPut, Unit, backed_out, limit};
 
 /// Units that a connection may have open; one more is refused with 2024.
 pub const UNITS_PER_CONNECTION_MAX: usize = 256;
@@ -68,26 +68,22 @@ pub fn asked(peer: &mut Peer, local: &mut Local, state: &mut State, asked: UnitA
         peer.front.set_credit(link, COORDINATOR_CREDIT);
     }
     let result = match step {
-        _ if beyond_credit => {
-            Err(Error::new(condition::TRANSFER_LIMIT_EXCEEDED, "sent to the coordinator beyond the credit granted"))
-        }
-        Err(error) => Err(error),
-        Ok(UnitStep::Declare) => declare(peer, local, answer),
-        Ok(UnitStep::Commit(unit)) => return discharge(peer, local, state, &unit, false, answer),
-        Ok(UnitStep::BackOut(unit)) => return discharge(peer, local, state, &unit, true, answer),
+        _ if beyond_credit => Err(Failure::BeyondCredit("sent to the coordinator beyond the credit granted".into())),
+        Err(said) => Err(Failure::Said(said)),
+        Ok(UnitStep::Declare) => declare(peer, local, answer).map(Done::Begun),
+        Ok(UnitStep::Commit(unit)) => return discharge(peer, local, state, unit, false, answer),
+        Ok(UnitStep::BackOut(unit)) => return discharge(peer, local, state, unit, true, answer),
     };
     say(peer, local, state, answer, result);
 }
 
-fn declare(peer: &mut Peer, local: &mut Local, answer: Answer) -> Result<DeliveryState, Error> {
+fn declare(peer: &mut Peer, local: &mut Local, answer: Answer) -> Result<UnitId, Failure> {
     if answer.settled {
-        return Err(Error::new(
-            condition::NOT_ALLOWED,
-            "the answer to a declare is the transaction: it can't be settled",
-        ));
+        let text = "the answer to a declare is the transaction: it can't be settled";
+        return Err(Failure::NotAllowed(text.into()));
     }
     if peer.units.len() >= UNITS_PER_CONNECTION_MAX {
-        return Err(limit("units", format!("{UNITS_PER_CONNECTION_MAX} units of work are open")).to_amqp());
+        return Err(limit("units", format!("{UNITS_PER_CONNECTION_MAX} units of work are open")).into());
     }
     let id = local.units.next_id();
     let unit = Unit {
@@ -104,18 +100,18 @@ fn declare(peer: &mut Peer, local: &mut Local, answer: Answer) -> Result<Deliver
     };
     local.units.open.insert(id, unit);
     peer.units.push(id);
-    Ok(DeliveryState::Declared { txn_id: id.to_bytes() })
+    Ok(id)
 }
 
-fn discharge(peer: &mut Peer, local: &mut Local, state: &mut State, txn_id: &[u8], backs_out: bool, answer: Answer) {
-    let Some(id) = local.units.of(peer.key, peer.generation, txn_id) else {
-        return say(peer, local, state, answer, Err(unknown()));
+fn discharge(peer: &mut Peer, local: &mut Local, state: &mut State, unit: UnitId, backs_out: bool, answer: Answer) {
+    let Some(id) = local.units.of(peer.key, peer.generation, unit) else {
+        return say(peer, local, state, answer, Err(Failure::UnitUnknown));
     };
     if backs_out {
         if let Some(unit) = take(peer, local, id) {
             back_out(peer, local, state, unit);
         }
-        return say(peer, local, state, answer, Ok(DeliveryState::Accepted));
+        return say(peer, local, state, answer, Ok(Done::Ended));
     }
     if let Some(unit) = local.units.open.get_mut(&id) {
         unit.discharge = Some(answer);
@@ -135,7 +131,7 @@ pub fn go_on(peer: &mut Peer, local: &mut Local, state: &mut State) {
             None => commit::commit(peer, local, state, unit, answer),
             Some(refusal) => {
                 back_out(peer, local, state, unit);
-                say(peer, local, state, answer, Err(rolled_back(&refusal)));
+                say(peer, local, state, answer, Err(rolled_back(refusal)));
             }
         }
     }
@@ -147,7 +143,7 @@ pub fn confirmed(front: &mut Front, discharged: &Discharged) {
         front.settle(*link, *token, outcome.clone());
     }
     if !discharged.answer.settled {
-        front.answer(discharged.answer.link, discharged.answer.id, DeliveryState::Accepted);
+        front.answer(discharged.answer.link, discharged.answer.id, MessageOutcome::Accepted, None);
     }
 }
 
@@ -156,12 +152,12 @@ pub fn confirmed(front: &mut Front, discharged: &Discharged) {
 fn conclude(peer: &mut Peer, local: &mut Local, state: &mut State, get: &StagedGet, to: Option<returns::Destination>) {
     let mut pass_over = false;
     match &get.outcome {
-        Some(DeliveryState::Rejected(_)) => {
+        Some(MessageOutcome::Rejected(_)) => {
             pass_over = !returns::reject(&get.from, local.wall_ms, state, get.id, to, get.failures);
         }
-        Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
-            pass_over = *undeliverable_here;
-            let failures = get.failures.max(u32::from(*delivery_failed));
+        Some(MessageOutcome::Modified { failed, not_here }) => {
+            pass_over = *not_here;
+            let failures = get.failures.max(u32::from(*failed));
             returns::give_back(&get.from, local.wall_ms, state, get.id, failures);
         }
         _ => returns::give_back(&get.from, local.wall_ms, state, get.id, get.failures),
@@ -186,7 +182,7 @@ fn undo(peer: &mut Peer, local: &mut Local, state: &mut State, contents: Content
     for link in cut {
         // What is not sent as a whole yet is not to be sent any more (part 4, section 4.4.3).
         let text = "a unit of work was backed out while messages acquired in it were being sent";
-        ending::detach_with(peer, local, state, link, Error::new(condition::TRANSACTION_ROLLBACK, text));
+        ending::detach_with(peer, local, state, link, Failure::UnitBackedOut(text.into()));
     }
     for get in gets {
         peer.staged_gets.remove(&(get.link, get.id));
@@ -204,7 +200,7 @@ fn return_acquired(peer: &mut Peer, local: &mut Local, state: &mut State, get: &
             consumer.note_settled(peer.user, local, state, get.id);
         }
         if !get.settled {
-            peer.front.settle(get.link, get.id.0, DeliveryState::Released);
+            peer.front.settle(get.link, get.id.0, MessageOutcome::Released);
         }
     }
     returns::give_back(&get.from, local.wall_ms, state, get.id, get.failures.saturating_add(1));
@@ -324,8 +320,8 @@ pub fn stage_copies(
 
 /// A delivery had gone with its link, or with its session, when the client said what is to become of it: the unit can't
 /// commit without that.
-pub fn outcome_lost(peer: &Peer, local: &mut Local, txn_id: &[u8]) {
-    if let Some(id) = local.units.of(peer.key, peer.generation, txn_id) {
+pub fn outcome_lost(peer: &Peer, local: &mut Local, unit: UnitId) {
+    if let Some(id) = local.units.of(peer.key, peer.generation, unit) {
         let gone =
             Refusal::new(reason::BACKED_OUT, "the link of a message got in the unit had ended before its outcome came");
         local.units.doom(id, &gone);
@@ -336,20 +332,20 @@ pub fn outcome_lost(peer: &Peer, local: &mut Local, txn_id: &[u8]) {
 pub struct Said {
     pub(crate) link: LinkId,
     pub(crate) id: MessageId,
-    pub(crate) outcome: Option<DeliveryState>,
+    pub(crate) outcome: Option<MessageOutcome>,
     /// The client has forgotten the delivery.
     pub settled: bool,
 }
 
 /// The client has said what is to become of a delivery when its unit commits.
-pub fn retire(peer: &mut Peer, local: &mut Local, state: &mut State, txn_id: &[u8], said: Said) {
+pub fn retire(peer: &mut Peer, local: &mut Local, state: &mut State, named: UnitId, said: Said) {
     let Said { link, id, outcome, settled } = said;
-    let Some(unit_id) = local.units.of(peer.key, peer.generation, txn_id) else {
+    let Some(unit_id) = local.units.of(peer.key, peer.generation, named) else {
         // The link gives back all that it has, this one too: whatever the client takes for done, it is not.
-        return ending::detach_with(peer, local, state, link, unknown());
+        return ending::detach_with(peer, local, state, link, Failure::UnitUnknown);
     };
     let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) else {
-        return outcome_lost(peer, local, txn_id);
+        return outcome_lost(peer, local, named);
     };
     let Some(failures) = consumer.deliveries.take(id) else {
         again(peer, local, state, link, id, Some((unit_id, outcome)), settled);
@@ -386,7 +382,7 @@ pub fn again(
     state: &mut State,
     link: LinkId,
     id: MessageId,
-    said: Option<(UnitId, Option<DeliveryState>)>,
+    said: Option<(UnitId, Option<MessageOutcome>)>,
     settled: bool,
 ) -> bool {
     let Some((unit_id, at)) = peer.staged_gets.get(&(link, id)).copied() else { return false };
@@ -420,19 +416,19 @@ pub fn again(
 }
 
 /// A client says in which unit a link's messages are acquired from now on, or in none.
-pub fn acquires(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, txn_id: Option<&[u8]>) {
-    let unit = txn_id.map(|txn_id| local.units.of(peer.key, peer.generation, txn_id));
+pub fn acquires(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, named: Option<UnitId>) {
+    let unit = named.map(|unit| local.units.of(peer.key, peer.generation, unit));
     match (peer.links.get_mut(&link), unit) {
         (None, _) => {}
         (Some(Link::Consumer(consumer)), None) => consumer.acquires = None,
         (Some(Link::Consumer(consumer)), Some(Some(unit))) if !consumer.browses() => consumer.acquires = Some(unit),
         (Some(Link::Consumer(consumer)), Some(None)) if !consumer.browses() => {
-            ending::detach_with(peer, local, state, link, unknown());
+            ending::detach_with(peer, local, state, link, Failure::UnitUnknown);
         }
         (Some(Link::Sending(_)), _) => peer.end("the partner wants a channel's messages in a unit of work"),
         (Some(_), _) => {
             let text = "messages on this link are not acquired, in a unit of work or without one";
-            ending::detach_with(peer, local, state, link, Error::new(condition::NOT_IMPLEMENTED, text));
+            ending::detach_with(peer, local, state, link, Failure::NotOffered(text.into()));
         }
     }
 }
@@ -479,32 +475,34 @@ fn take(peer: &mut Peer, local: &mut Local, id: UnitId) -> Option<Unit> {
     local.units.open.remove(&id)
 }
 
+/// What has become of what a client asked of the coordinator.
+enum Done {
+    /// The unit has begun.
+    Begun(UnitId),
+    /// It has ended.
+    Ended,
+}
+
 /// Answers a declare or a discharge. A client that does not take *rejected*, or no answer at all, loses the link.
-fn say(peer: &mut Peer, local: &mut Local, state: &mut State, answer: Answer, result: Result<DeliveryState, Error>) {
+fn say(peer: &mut Peer, local: &mut Local, state: &mut State, answer: Answer, result: Result<Done, Failure>) {
     let takes_rejected = match peer.links.get(&answer.link) {
         Some(Link::Coordinator(coordinator)) => coordinator.takes_rejected,
         _ => return,
     };
+    let Answer { link, id, settled } = answer;
     match result {
-        Ok(_) if answer.settled => {}
-        Ok(outcome) => peer.front.answer(answer.link, answer.id, outcome),
-        Err(error) if takes_rejected && !answer.settled => {
-            peer.front.answer(answer.link, answer.id, DeliveryState::Rejected(Some(Box::new(error))));
-        }
-        Err(error) => ending::detach_with(peer, local, state, answer.link, error),
+        Ok(_) if settled => {}
+        Ok(Done::Begun(unit)) => peer.front.declared(link, id, unit),
+        Ok(Done::Ended) => peer.front.answer(link, id, MessageOutcome::Accepted, None),
+        Err(why) if takes_rejected && !settled => peer.front.answer(link, id, why.rejects(), None),
+        Err(why) => ending::detach_with(peer, local, state, link, why),
     }
 }
 
-/// The error that a discharge is answered with.
-fn rolled_back(refusal: &Refusal) -> Error {
-    let error = refusal.to_amqp();
+/// What a discharge is answered with.
+fn rolled_back(refusal: Refusal) -> Failure {
     match refusal.cause {
-        Some(AGE) => Error { condition: condition::TRANSACTION_TIMEOUT, ..error },
-        _ => error,
+        Some(AGE) => Failure::UnitTooOld(refusal),
+        _ => Failure::Refused(refusal),
     }
-}
-
-/// The error for a transaction that is not, or not this connection's.
-pub fn unknown() -> Error {
-    Error::new(condition::TRANSACTION_UNKNOWN_ID, "this connection has no such unit of work")
 }

@@ -1,9 +1,13 @@
 //! Links in the core's own words: what a client wants of one, and what it is granted.
 
+use super::outcome::MessageOutcome;
 use super::{LinkId, SessionId};
 use crate::outgoing::OpensItself;
 use crate::reason::Refusal;
-use bulla_amqp::{Symbol, UnsettledMap, Value};
+use bulla_amqp::{DeliveryTag, Symbol, Value};
+
+/// Unsettled deliveries, by the client's names for them, each with its last outcome where it has one.
+pub type Unsettled = Vec<(DeliveryTag, Option<MessageOutcome>)>;
 
 /// A link that a client wants.
 #[derive(Debug)]
@@ -23,7 +27,7 @@ pub struct Attach {
     /// For how long the link is kept when its attachment is over.
     pub keep: Option<Keep>,
     /// Deliveries of an earlier attachment; none where the client resumes none.
-    pub unsettled: Option<UnsettledMap>,
+    pub unsettled: Option<Unsettled>,
     /// Whether `unsettled` is cut short: what is not in it may be unsettled all the same.
     pub incomplete_unsettled: bool,
 }
@@ -192,7 +196,7 @@ pub struct Granted {
     /// For how long it is kept when its attachment is over; none where it ends then.
     pub keep: Option<Keep>,
     /// Unsettled deliveries of an earlier attachment, where the link is resumed.
-    pub unsettled: Option<UnsettledMap>,
+    pub unsettled: Option<Unsettled>,
     /// A link that gets: tokens of deliveries of an earlier attachment that the client has, too.
     pub resumed: Vec<u64>,
 }

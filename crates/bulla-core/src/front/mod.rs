@@ -8,14 +8,19 @@
 //! A message can be sent to a client only as an [`Outgoing`](crate::outgoing::Outgoing), which says by its type that
 //! the client may see those bytes. Messages for partners of channels go out through [`WayOut`].
 
+pub mod client;
 pub mod link;
+pub mod outcome;
 
 use crate::outgoing::Outgoing;
 use bulla_amqp::types::{AnyTarget, DeliveryTag};
-use bulla_amqp::{AttachRequest, DeliveryState, Error, Mechanism, Open, Payload, SaslSecret, Symbol, Value};
+use bulla_amqp::{AttachRequest, Payload, Symbol, Value};
 use bytes::Bytes;
+use client::{Introduction, Proof, SolePolicy, TokenRefused};
 use link::{Attach, Granted};
+use outcome::{Failure, MessageOutcome, Said};
 use std::io::IoSlice;
+use std::num::NonZeroU64;
 use std::time::Instant;
 
 /// A link of one connection. A front end never uses a handle twice.
@@ -30,23 +35,28 @@ pub struct SessionId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId(pub u64);
 
+/// A unit of work, by the number that the core has given it ([`FrontEnd::declared`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UnitId(pub NonZeroU64);
+
+impl UnitId {
+    /// What no unit has: for a client's name of one that can't be a number.
+    pub const UNKNOWN: Self = Self(NonZeroU64::MAX);
+}
+
 /// The front end of a connection, as the core holds it.
 pub type Front = dyn FrontEnd;
 
 /// What happened on a connection.
 #[derive(Debug)]
 pub enum Event {
-    /// The client begins to sign in. Answered with [`FrontEnd::challenge`] or [`FrontEnd::signed_in`].
-    SignIn {
-        /// How it proves who it is.
-        mechanism: Mechanism,
-        /// Its first response; empty where there was none.
-        response: SaslSecret,
-    },
-    /// The client's answer to a challenge. Answered likewise.
-    SignInGoesOn(SaslSecret),
+    /// The client begins to sign in. Answered with [`FrontEnd::challenge`], [`FrontEnd::signed_in`] or
+    /// [`FrontEnd::token_refused`].
+    SignIn(Proof),
+    /// The client's answer to a challenge. Answered with another one, or with [`FrontEnd::signed_in`].
+    SignInGoesOn(Bytes),
     /// What the client says of itself. Answered with [`FrontEnd::accept_open`] or [`FrontEnd::refuse_open`].
-    Opened(Box<Open>),
+    Opened(Box<Introduction>),
     /// The client wants a link. Answered with [`FrontEnd::accept_link`] or [`FrontEnd::refuse_link`].
     Attached(Box<Attach>),
     /// The partner has answered an attach of this side.
@@ -58,10 +68,10 @@ pub enum Event {
         /// Whether it ended for good.
         closed: bool,
         /// Why.
-        error: Option<Error>,
+        why: Option<Said>,
     },
     /// A session ended, and its links with it: there is no `Detached` for them.
-    SessionEnded(SessionId, Option<Error>),
+    SessionEnded(SessionId, Option<Said>),
     /// A link that gets: the client's demand, or the room to serve it, has changed.
     Credit {
         /// The link.
@@ -75,11 +85,12 @@ pub enum Event {
         /// The link.
         link: LinkId,
         /// The unit.
-        txn_id: Option<Bytes>,
+        unit: Option<UnitId>,
     },
     /// A link that puts: a whole message.
     Delivery(Delivery),
-    /// A link for units of work: the client begins or ends one. Answered with [`FrontEnd::answer`].
+    /// A link for units of work: the client begins or ends one. Answered with [`FrontEnd::declared`] or
+    /// [`FrontEnd::answer`].
     Unit(Box<UnitAsked>),
     /// A link that gets: what the client did with a message. The last one counts, as far as the core has not acted on
     /// one.
@@ -89,17 +100,19 @@ pub enum Event {
         /// As given to [`FrontEnd::send`].
         token: u64,
         /// What became of it; none where the client settled without saying.
-        state: Option<DeliveryState>,
+        outcome: Option<MessageOutcome>,
+        /// The unit of work with which that is done.
+        unit: Option<UnitId>,
         /// Whether the client has settled. Otherwise it waits for [`FrontEnd::settle`].
         settled: bool,
     },
     /// An outcome in a unit of work names messages that went with their link: the unit must not commit without it.
     OutcomeLost {
         /// The unit.
-        txn_id: Bytes,
+        unit: UnitId,
     },
     /// The connection ended: the last event.
-    Closed(Option<Error>),
+    Closed(Option<Said>),
 }
 
 /// What a client asks of the coordinator of units of work.
@@ -114,7 +127,7 @@ pub struct UnitAsked {
     /// Whether the client had no credit for it.
     pub beyond_credit: bool,
     /// What it asks, or why that can't be read.
-    pub step: Result<UnitStep, Error>,
+    pub step: Result<UnitStep, Said>,
 }
 
 /// A step of a unit of work.
@@ -122,10 +135,10 @@ pub struct UnitAsked {
 pub enum UnitStep {
     /// A unit begins.
     Declare,
-    /// The unit of that id is committed.
-    Commit(Bytes),
-    /// The unit of that id is backed out.
-    BackOut(Bytes),
+    /// That unit is committed.
+    Commit(UnitId),
+    /// That unit is backed out.
+    BackOut(UnitId),
 }
 
 /// The partner's answer to a link that this side wanted.
@@ -154,8 +167,8 @@ pub struct Delivery {
     pub settled: bool,
     /// Whether the client had no credit for it.
     pub beyond_credit: bool,
-    /// The unit of work that it is part of, as a transactional state; otherwise none.
-    pub state: Option<DeliveryState>,
+    /// The unit of work that it is part of.
+    pub unit: Option<UnitId>,
     /// The message: its AMQP sections.
     pub payload: Payload,
 }
@@ -168,7 +181,7 @@ pub struct KeptOutcome {
     /// Its handle, where it arrived on this attachment of the link.
     pub id: Option<DeliveryId>,
     /// Its outcome, where it has one.
-    pub state: Option<DeliveryState>,
+    pub outcome: Option<MessageOutcome>,
 }
 
 /// What the core asks of the front end of one connection. Requests about a link that is gone do nothing.
@@ -180,15 +193,17 @@ pub trait FrontEnd: Wire + Send {
     fn challenge(&mut self, challenge: Bytes);
     /// The verdict on a sign-in.
     fn signed_in(&mut self, ok: bool);
+    /// The verdict on a sign-in by a token: it is refused.
+    fn token_refused(&mut self, why: TokenRefused);
     /// No verdict: too many sign-ins are being checked. The client may try again.
     fn sign_in_busy(&mut self);
 
-    /// Lets the client attach links.
-    fn accept_open(&mut self, capabilities: Vec<Symbol>, properties: Vec<(Symbol, Value)>);
+    /// Lets the client attach links. `sole` says that it is the only connection of its container, as it wished.
+    fn accept_open(&mut self, sole: Option<SolePolicy>);
     /// Refuses the connection.
-    fn refuse_open(&mut self, properties: Vec<(Symbol, Value)>, error: Option<Error>);
+    fn refuse_open(&mut self, why: Failure);
     /// Ends the connection. The client is told why.
-    fn close(&mut self, error: Option<Error>);
+    fn close(&mut self, why: Option<Failure>);
     /// Whether the connection has ended in both directions.
     fn is_closed(&self) -> bool;
     /// Whether either end has said that it ends.
@@ -197,12 +212,12 @@ pub trait FrontEnd: Wire + Send {
     /// A link is open.
     fn accept_link(&mut self, link: LinkId, granted: Granted);
     /// A link is refused.
-    fn refuse_link(&mut self, link: LinkId, error: Error);
+    fn refuse_link(&mut self, link: LinkId, why: Failure);
     /// Ends a link. The client is told why.
-    fn detach(&mut self, link: LinkId, error: Error);
+    fn detach(&mut self, link: LinkId, why: Failure);
     /// A link that resumes: whether nothing new may be sent on it.
     fn resumes_only(&self, link: LinkId) -> bool;
-    /// A link that was accepted as resumable and puts: what is known of its deliveries.
+    /// A link that was accepted as resumable and puts: what is known of its deliveries, less those of units of work.
     fn take_outcomes(&mut self, link: LinkId) -> Vec<KeptOutcome>;
 
     /// Messages that may still come on a link that puts, or be sent on a link that gets.
@@ -211,18 +226,20 @@ pub trait FrontEnd: Wire + Send {
     fn set_credit(&mut self, link: LinkId, credit: u32);
     /// A message that is answered next was put before, under the same idempotency key and with that message-id.
     fn put_before(&mut self, _link: LinkId, _id: DeliveryId, _message_id: Option<&str>) {}
-    /// Answers a message that was put: accepted, rejected, or its state within a unit of work.
-    fn answer(&mut self, link: LinkId, id: DeliveryId, state: DeliveryState);
+    /// Answers a message that was put, within a unit of work where it came in one, or what was asked of a unit.
+    fn answer(&mut self, link: LinkId, id: DeliveryId, outcome: MessageOutcome, unit: Option<UnitId>);
+    /// Answers a client that begins a unit of work.
+    fn declared(&mut self, link: LinkId, id: DeliveryId, unit: UnitId);
 
     /// Whether a link that gets has credit, and room to write.
     fn can_send(&self, link: LinkId) -> bool;
     /// Whether messages are on their way out that were not written whole.
     fn is_sending(&self, link: LinkId) -> bool;
-    /// Sends a message under a token of the core's choice, in a unit of work where `txn_id` names one. False where the
-    /// link takes none any more.
-    fn send(&mut self, link: LinkId, token: u64, message: Outgoing, settled: bool, txn_id: Option<Bytes>) -> bool;
+    /// Sends a message under a token of the core's choice, in a unit of work where it is acquired in one. False where
+    /// the link takes none any more.
+    fn send(&mut self, link: LinkId, token: u64, message: Outgoing, settled: bool, unit: Option<UnitId>) -> bool;
     /// Answers an outcome that its client waits for.
-    fn settle(&mut self, link: LinkId, token: u64, state: DeliveryState);
+    fn settle(&mut self, link: LinkId, token: u64, outcome: MessageOutcome);
     /// A link that drains: nothing more is there.
     fn drained(&mut self, link: LinkId);
 

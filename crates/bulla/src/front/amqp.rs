@@ -1,13 +1,17 @@
 //! AMQP 1.0 as a front end: `bulla-amqp`'s engine behind the core's traits.
 
+pub(crate) mod clients;
 pub(crate) mod links;
+pub(crate) mod outcomes;
 
+use super::client::{SolePolicy, TokenRefused};
 use super::link::Granted;
-use super::{Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, LinkOpened, SessionId, WayOut, Wire};
+use super::outcome::{Failure, MessageOutcome};
+use super::{Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, LinkOpened, SessionId, UnitId, WayOut, Wire};
 use crate::maps::HashMap;
 use crate::outgoing::Outgoing;
 use bulla_amqp::{
-    AttachRequest, Connection, DeliveryState, Error, Event as EngineEvent, IncomingAttach, Payload, Symbol, Value,
+    AttachRequest, Connection, DeliveryState, Event as EngineEvent, IncomingAttach, Payload, Symbol, Value,
 };
 use bytes::Bytes;
 use links::Asked;
@@ -21,12 +25,14 @@ pub(crate) struct Amqp {
     asked: HashMap<LinkId, Asked>,
     /// Links for units of work, with their sessions: few, and most connections have none.
     coordinators: Vec<(LinkId, SessionId)>,
+    /// OAUTHBEARER: why the token is refused has been said; the client's answer ends it.
+    token_is_refused: bool,
 }
 
 impl Amqp {
     /// The front end of that engine.
     pub(crate) fn new(engine: Connection) -> Self {
-        Self { engine, asked: HashMap::default(), coordinators: Vec::new() }
+        Self { engine, asked: HashMap::default(), coordinators: Vec::new(), token_is_refused: false }
     }
 }
 
@@ -60,6 +66,15 @@ fn is_among(coordinators: &[(LinkId, SessionId)], link: LinkId) -> bool {
     !coordinators.is_empty() && coordinators.iter().any(|(other, _)| *other == link)
 }
 
+/// The unit of work that a message is part of.
+#[inline]
+fn unit_of(state: &DeliveryState) -> Option<UnitId> {
+    match state {
+        DeliveryState::Transactional { txn_id, .. } => Some(outcomes::unit(txn_id)),
+        _ => None,
+    }
+}
+
 /// Hot path: a delivery or an outcome, made of what is taken out of the engine's event. None for the other events.
 fn frequent(event: &mut EngineEvent, coordinators: &[(LinkId, SessionId)]) -> Option<Event> {
     match event {
@@ -74,12 +89,13 @@ fn frequent(event: &mut EngineEvent, coordinators: &[(LinkId, SessionId)]) -> Op
                 tag: tag.take(),
                 settled: *settled,
                 beyond_credit: *beyond_credit,
-                state: state.take(),
+                unit: state.as_ref().and_then(unit_of),
                 payload: std::mem::take(payload),
             }))
         }
         EngineEvent::Outcome { link, token, state, settled } => {
-            Some(Event::Outcome { link: core_link(*link), token: *token, state: state.take(), settled: *settled })
+            let (outcome, unit) = outcomes::outcome(state.take());
+            Some(Event::Outcome { link: core_link(*link), token: *token, outcome, unit, settled: *settled })
         }
         _ => None,
     }
@@ -89,18 +105,25 @@ fn frequent(event: &mut EngineEvent, coordinators: &[(LinkId, SessionId)]) -> Op
 fn event(event: EngineEvent) -> Option<Event> {
     Some(match event {
         EngineEvent::Credit { link, drain, .. } => Event::Credit { link: core_link(link), drain },
-        EngineEvent::Acquires { link, txn_id } => Event::Acquires { link: core_link(link), txn_id },
-        EngineEvent::OutcomeLost { txn_id } => Event::OutcomeLost { txn_id },
+        EngineEvent::Acquires { link, txn_id } => {
+            let unit = txn_id.map(|txn_id| outcomes::unit(&txn_id));
+            Event::Acquires { link: core_link(link), unit }
+        }
+        EngineEvent::OutcomeLost { txn_id } => Event::OutcomeLost { unit: outcomes::unit(&txn_id) },
         EngineEvent::LinkOpened(opened) => {
             let bulla_amqp::LinkOpened { link, target, properties, max_message_size, .. } = *opened;
             Event::LinkOpened(Box::new(LinkOpened { link: core_link(link), target, properties, max_message_size }))
         }
-        EngineEvent::Detached { link, closed, error } => Event::Detached { link: core_link(link), closed, error },
-        EngineEvent::SessionEnded(session, error) => Event::SessionEnded(core_session(session), error),
-        EngineEvent::SaslInit { mechanism, response, .. } => Event::SignIn { mechanism, response },
-        EngineEvent::SaslResponse(response) => Event::SignInGoesOn(response),
-        EngineEvent::Opened(open) => Event::Opened(open),
-        EngineEvent::Closed(error) => Event::Closed(error),
+        EngineEvent::Detached { link, closed, error } => {
+            Event::Detached { link: core_link(link), closed, why: error.map(outcomes::said) }
+        }
+        EngineEvent::SessionEnded(session, error) => {
+            Event::SessionEnded(core_session(session), error.map(outcomes::said))
+        }
+        EngineEvent::SaslInit { mechanism, response, .. } => Event::SignIn(clients::proof(mechanism, &response)),
+        EngineEvent::SaslResponse(response) => Event::SignInGoesOn(response.0),
+        EngineEvent::Opened(open) => Event::Opened(Box::new(clients::introduction(&open))),
+        EngineEvent::Closed(error) => Event::Closed(error.map(outcomes::said)),
         _ => return None,
     })
 }
@@ -116,6 +139,10 @@ impl Amqp {
     /// An event that is neither an attach nor [`frequent`]. None where the core has nothing to do.
     fn seldom(&mut self, found: EngineEvent) -> Option<Event> {
         match &found {
+            EngineEvent::SaslResponse(_) if self.token_is_refused => {
+                self.engine.sasl_outcome(false);
+                return None;
+            }
             EngineEvent::Detached { link, .. } => {
                 self.asked.remove(&core_link(*link));
                 self.coordinators.retain(|(other, _)| *other != core_link(*link));
@@ -155,20 +182,26 @@ impl FrontEnd for Amqp {
         self.engine.sasl_outcome(ok);
     }
 
+    fn token_refused(&mut self, why: TokenRefused) {
+        self.token_is_refused = true;
+        self.engine.sasl_challenge(clients::token_refused(why));
+    }
+
     fn sign_in_busy(&mut self) {
         self.engine.sasl_busy();
     }
 
-    fn accept_open(&mut self, capabilities: Vec<Symbol>, properties: Vec<(Symbol, Value)>) {
+    fn accept_open(&mut self, sole: Option<SolePolicy>) {
+        let (capabilities, properties) = sole.map(clients::is_sole).unwrap_or_default();
         self.engine.accept_open(capabilities, properties);
     }
 
-    fn refuse_open(&mut self, properties: Vec<(Symbol, Value)>, error: Option<Error>) {
-        self.engine.refuse_open(properties, error);
+    fn refuse_open(&mut self, why: Failure) {
+        self.engine.refuse_open(clients::refused(), Some(outcomes::error(why)));
     }
 
-    fn close(&mut self, error: Option<Error>) {
-        self.engine.close(error);
+    fn close(&mut self, why: Option<Failure>) {
+        self.engine.close(why.map(outcomes::error));
     }
 
     fn is_closed(&self) -> bool {
@@ -188,13 +221,13 @@ impl FrontEnd for Amqp {
         }
     }
 
-    fn refuse_link(&mut self, id: LinkId, error: Error) {
+    fn refuse_link(&mut self, id: LinkId, why: Failure) {
         self.asked.remove(&id);
-        self.engine.refuse_link(link(id), error);
+        self.engine.refuse_link(link(id), outcomes::error(why));
     }
 
-    fn detach(&mut self, id: LinkId, error: Error) {
-        self.engine.detach(link(id), true, Some(error));
+    fn detach(&mut self, id: LinkId, why: Failure) {
+        self.engine.detach(link(id), true, Some(outcomes::error(why)));
     }
 
     fn resumes_only(&self, id: LinkId) -> bool {
@@ -203,7 +236,12 @@ impl FrontEnd for Amqp {
 
     fn take_outcomes(&mut self, id: LinkId) -> Vec<KeptOutcome> {
         let kept = self.engine.take_outcomes(link(id)).into_iter();
-        kept.map(|kept| KeptOutcome { tag: kept.tag, id: kept.id.map(core_delivery), state: kept.state }).collect()
+        kept.filter_map(|kept| match outcomes::outcome(kept.state) {
+            // The unit of work ends with its connection.
+            (_, Some(_)) => None,
+            (outcome, None) => Some(KeptOutcome { tag: kept.tag, id: kept.id.map(core_delivery), outcome }),
+        })
+        .collect()
     }
 
     fn credit(&self, id: LinkId) -> u32 {
@@ -214,7 +252,12 @@ impl FrontEnd for Amqp {
         self.engine.set_credit(link(id), credit);
     }
 
-    fn answer(&mut self, id: LinkId, message: DeliveryId, state: DeliveryState) {
+    fn answer(&mut self, id: LinkId, message: DeliveryId, outcome: MessageOutcome, unit: Option<UnitId>) {
+        self.engine.dispose(link(id), delivery(message), outcomes::state_in(outcome, unit));
+    }
+
+    fn declared(&mut self, id: LinkId, message: DeliveryId, unit: UnitId) {
+        let state = DeliveryState::Declared { txn_id: outcomes::txn_id(unit) };
         self.engine.dispose(link(id), delivery(message), state);
     }
 
@@ -226,15 +269,15 @@ impl FrontEnd for Amqp {
         self.engine.is_sending(link(id))
     }
 
-    fn send(&mut self, id: LinkId, token: u64, message: Outgoing, settled: bool, txn_id: Option<Bytes>) -> bool {
-        match txn_id {
+    fn send(&mut self, id: LinkId, token: u64, message: Outgoing, settled: bool, unit: Option<UnitId>) -> bool {
+        match unit.map(outcomes::txn_id) {
             None => self.engine.send(link(id), token, message.into_payload(), settled),
             Some(txn_id) => self.engine.send_in(link(id), token, message.into_payload(), settled, txn_id),
         }
     }
 
-    fn settle(&mut self, id: LinkId, token: u64, state: DeliveryState) {
-        self.engine.settle(link(id), token, state);
+    fn settle(&mut self, id: LinkId, token: u64, outcome: MessageOutcome) {
+        self.engine.settle(link(id), token, outcomes::state(outcome));
     }
 
     fn drained(&mut self, id: LinkId) {

@@ -5,10 +5,14 @@
 
 mod pieces;
 
+use super::client::{Introduction, Proof, SolePolicy, TokenRefused};
 use super::link::{Attach, Get, Granted, Place, Put, Wants};
-use super::{Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, SessionId, UnitAsked, UnitStep, WayOut, Wire};
+use super::outcome::{Failure, MessageOutcome};
+use super::{Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, SessionId, UnitAsked, UnitId, UnitStep};
+use super::{WayOut, Wire};
 use crate::outgoing::{OpensItself, Outgoing};
-use bulla_amqp::{DeliveryState, Error, Mechanism, Open, Payload, SaslSecret, Symbol, Value, condition};
+use crate::reason::{self, Refusal};
+use bulla_amqp::Payload;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use pieces::Coming;
@@ -54,12 +58,12 @@ struct Inside {
     /// What the core has not heard yet.
     events: VecDeque<Event>,
     links: HashMap<LinkId, LinkState>,
-    answers: HashMap<DeliveryId, DeliveryState>,
+    answers: HashMap<DeliveryId, Answer>,
     /// Message-ids of messages that were put before, under the same idempotency keys.
     put_before: HashMap<DeliveryId, String>,
     last_handle: u64,
     open: Opening,
-    closed: Option<Option<Error>>,
+    closed: Option<Option<Failure>>,
     /// Messages that are coming in pieces, in their order.
     coming: BTreeMap<DeliveryId, Coming>,
     /// One of them was given up.
@@ -76,14 +80,14 @@ enum Opening {
     #[default]
     Asked,
     Accepted,
-    Refused(Option<Error>),
+    Refused(Option<Failure>),
 }
 
 /// What a link can be.
 enum LinkState {
     Attaching,
     Open { credit: u32, got: VecDeque<(u64, Payload)>, drained: bool, len_max: u64 },
-    Ended(Error),
+    Ended(Failure),
 }
 
 impl Inside {
@@ -96,39 +100,29 @@ impl Inside {
 /// A connection: the client's end and the core's. `wake` has the core look at it.
 pub(crate) fn connect(patience: Duration, wake: impl Fn() + Send + Sync + 'static) -> (Direct, Box<DirectEnd>) {
     let shared = Arc::<Shared>::default();
-    let sign_in = Event::SignIn { mechanism: Mechanism::Anonymous, response: SaslSecret::from(Bytes::new()) };
-    lock(&shared).events.extend([sign_in, Event::Opened(Box::new(open()))]);
+    let said = Introduction { container: "direct".into(), ..Introduction::default() };
+    lock(&shared).events.extend([Event::SignIn(Proof::Nothing), Event::Opened(Box::new(said))]);
     (Direct { shared: shared.clone(), wake: Box::new(wake), patience }, Box::new(DirectEnd(shared)))
 }
 
-/// What the client says of itself.
-fn open() -> Open {
-    Open {
-        container_id: "direct".into(),
-        hostname: None,
-        max_frame_size: u32::MAX,
-        channel_max: 0,
-        idle_time_out: None,
-        outgoing_locales: Vec::new(),
-        incoming_locales: Vec::new(),
-        offered_capabilities: Vec::new(),
-        desired_capabilities: Vec::new(),
-        properties: Vec::new(),
-    }
-}
-
 /// A message that has come whole.
-fn delivery(link: LinkId, id: DeliveryId, payload: Payload, state: Option<DeliveryState>) -> Delivery {
-    Delivery { link, id, tag: None, settled: false, beyond_credit: false, state, payload }
+fn delivery(link: LinkId, id: DeliveryId, payload: Payload, unit: Option<UnitId>) -> Delivery {
+    Delivery { link, id, tag: None, settled: false, beyond_credit: false, unit, payload }
 }
 
-/// Whether an answer, which may be one within a unit of work, refuses.
-fn refused(state: DeliveryState) -> Result<(), Option<Error>> {
-    match state {
-        DeliveryState::Accepted => Ok(()),
-        DeliveryState::Rejected(error) => Err(error.map(|error| *error)),
-        DeliveryState::Transactional { outcome: Some(outcome), .. } => refused(*outcome),
-        other => panic!("it is answered with {other:?}"),
+/// What the core answers.
+enum Answer {
+    Outcome(MessageOutcome),
+    Declared(UnitId),
+}
+
+/// Whether an answer refuses.
+fn refused(answer: Answer) -> Result<Option<UnitId>, Option<Failure>> {
+    match answer {
+        Answer::Outcome(MessageOutcome::Accepted) => Ok(None),
+        Answer::Declared(unit) => Ok(Some(unit)),
+        Answer::Outcome(MessageOutcome::Rejected(why)) => Err(why.map(|why| *why)),
+        Answer::Outcome(other) => panic!("it is answered with {other:?}"),
     }
 }
 
@@ -146,7 +140,7 @@ impl Direct {
     ///
     /// # Errors
     /// The core's refusal.
-    pub(crate) fn open_to_put(&self, queue: &str) -> Result<LinkId, Error> {
+    pub(crate) fn open_to_put(&self, queue: &str) -> Result<LinkId, Failure> {
         self.attach(Wants::Put(Put { place: named(queue), ..Put::default() }))
     }
 
@@ -154,7 +148,7 @@ impl Direct {
     ///
     /// # Errors
     /// The core's refusal.
-    pub(crate) fn open_to_get(&self, queue: &str) -> Result<LinkId, Error> {
+    pub(crate) fn open_to_get(&self, queue: &str) -> Result<LinkId, Failure> {
         self.attach_to_get(Get { place: named(queue), ..Get::default() })
     }
 
@@ -162,7 +156,7 @@ impl Direct {
     ///
     /// # Errors
     /// The core's refusal.
-    pub(crate) fn open_to_browse(&self, queue: &str) -> Result<LinkId, Error> {
+    pub(crate) fn open_to_browse(&self, queue: &str) -> Result<LinkId, Failure> {
         self.attach_to_get(Get { place: named(queue), browses: true, ..Get::default() })
     }
 
@@ -170,7 +164,7 @@ impl Direct {
     ///
     /// # Errors
     /// The core's refusal.
-    pub(crate) fn open_to_get_sealed(&self, queue: &str) -> Result<LinkId, Error> {
+    pub(crate) fn open_to_get_sealed(&self, queue: &str) -> Result<LinkId, Failure> {
         self.attach_to_get(Get { place: named(queue), opens_itself: OpensItself::asked(true), ..Get::default() })
     }
 
@@ -178,7 +172,7 @@ impl Direct {
     ///
     /// # Errors
     /// The core's refusal.
-    pub(crate) fn open_for_units(&self) -> Result<LinkId, Error> {
+    pub(crate) fn open_for_units(&self) -> Result<LinkId, Failure> {
         self.attach(Wants::Units)
     }
 
@@ -186,30 +180,27 @@ impl Direct {
     ///
     /// # Errors
     /// The core's refusal.
-    pub(crate) fn declare(&self, coordinator: LinkId) -> Result<Bytes, Option<Error>> {
-        match self.ask(coordinator, UnitStep::Declare) {
-            DeliveryState::Declared { txn_id } => Ok(txn_id),
-            other => refused(other).map(|()| Bytes::new()),
-        }
+    pub(crate) fn declare(&self, coordinator: LinkId) -> Result<UnitId, Option<Failure>> {
+        refused(self.ask(coordinator, UnitStep::Declare)).map(|unit| unit.expect("it is declared"))
     }
 
     /// Ends a unit of work: all of it is done, and durable where it has to be.
     ///
     /// # Errors
     /// The core's refusal: it is backed out.
-    pub(crate) fn commit(&self, coordinator: LinkId, unit: &Bytes) -> Result<(), Option<Error>> {
-        refused(self.ask(coordinator, UnitStep::Commit(unit.clone())))
+    pub(crate) fn commit(&self, coordinator: LinkId, unit: UnitId) -> Result<(), Option<Failure>> {
+        refused(self.ask(coordinator, UnitStep::Commit(unit))).map(drop)
     }
 
     /// Ends a unit of work: nothing of it is done.
     ///
     /// # Errors
     /// The core's refusal.
-    pub(crate) fn back_out(&self, coordinator: LinkId, unit: &Bytes) -> Result<(), Option<Error>> {
-        refused(self.ask(coordinator, UnitStep::BackOut(unit.clone())))
+    pub(crate) fn back_out(&self, coordinator: LinkId, unit: UnitId) -> Result<(), Option<Failure>> {
+        refused(self.ask(coordinator, UnitStep::BackOut(unit))).map(drop)
     }
 
-    fn ask(&self, link: LinkId, step: UnitStep) -> DeliveryState {
+    fn ask(&self, link: LinkId, step: UnitStep) -> Answer {
         let id = {
             let mut inside = lock(&self.shared);
             let id = DeliveryId(inside.handle());
@@ -225,7 +216,7 @@ impl Direct {
     ///
     /// # Errors
     /// The core's refusal.
-    pub(crate) fn put(&self, link: LinkId, payload: Payload) -> Result<(), Option<Error>> {
+    pub(crate) fn put(&self, link: LinkId, payload: Payload) -> Result<(), Option<Failure>> {
         self.put_once(link, payload).map(drop)
     }
 
@@ -234,7 +225,7 @@ impl Direct {
     ///
     /// # Errors
     /// The core's refusal.
-    pub(crate) fn put_once(&self, link: LinkId, payload: Payload) -> Result<Option<String>, Option<Error>> {
+    pub(crate) fn put_once(&self, link: LinkId, payload: Payload) -> Result<Option<String>, Option<Failure>> {
         self.put_under(link, payload, None)
     }
 
@@ -242,22 +233,21 @@ impl Direct {
     ///
     /// # Errors
     /// The core's refusal.
-    pub(crate) fn put_in(&self, unit: &Bytes, link: LinkId, payload: Payload) -> Result<(), Option<Error>> {
-        let state = DeliveryState::Transactional { txn_id: unit.clone(), outcome: None };
-        self.put_under(link, payload, Some(state)).map(drop)
+    pub(crate) fn put_in(&self, unit: UnitId, link: LinkId, payload: Payload) -> Result<(), Option<Failure>> {
+        self.put_under(link, payload, Some(unit)).map(drop)
     }
 
     fn put_under(
         &self,
         link: LinkId,
         payload: Payload,
-        state: Option<DeliveryState>,
-    ) -> Result<Option<String>, Option<Error>> {
+        unit: Option<UnitId>,
+    ) -> Result<Option<String>, Option<Failure>> {
         self.take_credit(link)?;
         let id = {
             let mut inside = lock(&self.shared);
             let id = DeliveryId(inside.handle());
-            inside.events.push_back(Event::Delivery(delivery(link, id, payload, state)));
+            inside.events.push_back(Event::Delivery(delivery(link, id, payload, unit)));
             id
         };
         (self.wake)();
@@ -265,7 +255,7 @@ impl Direct {
         Ok(lock(&self.shared).put_before.remove(&id))
     }
 
-    fn take_credit(&self, link: LinkId) -> Result<(), Option<Error>> {
+    fn take_credit(&self, link: LinkId) -> Result<(), Option<Failure>> {
         self.wait("credit", |inside| match inside.links.get_mut(&link)? {
             LinkState::Open { credit: 0, .. } | LinkState::Attaching => None,
             LinkState::Open { credit, .. } => {
@@ -280,7 +270,7 @@ impl Direct {
     ///
     /// # Errors
     /// Why the link ended.
-    pub(crate) fn get(&self, link: LinkId, deadline: Instant) -> Result<Option<Got>, Error> {
+    pub(crate) fn get(&self, link: LinkId, deadline: Instant) -> Result<Option<Got>, Failure> {
         {
             let mut inside = lock(&self.shared);
             if let Some(LinkState::Open { credit, got, drained, .. }) = inside.links.get_mut(&link) {
@@ -315,37 +305,42 @@ impl Direct {
     }
 
     /// Says what became of a message.
-    pub(crate) fn settle(&self, got: &Got, state: DeliveryState) {
-        let outcome = Event::Outcome { link: got.link, token: got.token, state: Some(state), settled: true };
-        lock(&self.shared).events.push_back(outcome);
-        (self.wake)();
+    pub(crate) fn settle(&self, got: &Got, outcome: MessageOutcome) {
+        self.settle_under(got, outcome, None);
     }
 
     /// Says what becomes of a message when a unit of work is committed.
-    pub(crate) fn settle_in(&self, unit: &Bytes, got: &Got, state: DeliveryState) {
-        let outcome = Some(Box::new(state));
-        self.settle(got, DeliveryState::Transactional { txn_id: unit.clone(), outcome });
+    pub(crate) fn settle_in(&self, unit: UnitId, got: &Got, outcome: MessageOutcome) {
+        self.settle_under(got, outcome, Some(unit));
+    }
+
+    fn settle_under(&self, got: &Got, outcome: MessageOutcome, unit: Option<UnitId>) {
+        let Got { link, token, .. } = *got;
+        let outcome = Event::Outcome { link, token, outcome: Some(outcome), unit, settled: true };
+        lock(&self.shared).events.push_back(outcome);
+        (self.wake)();
     }
 
     /// Ends a link.
     pub(crate) fn close(&self, link: LinkId) {
         let mut inside = lock(&self.shared);
         inside.links.remove(&link);
-        inside.events.push_back(Event::Detached { link, closed: true, error: None });
+        inside.events.push_back(Event::Detached { link, closed: true, why: None });
         drop(inside);
         (self.wake)();
     }
 
-    fn attach_to_get(&self, get: Get) -> Result<LinkId, Error> {
+    fn attach_to_get(&self, get: Get) -> Result<LinkId, Failure> {
         self.attach(Wants::Get(Box::new(get)))
     }
 
-    fn attach(&self, wants: Wants) -> Result<LinkId, Error> {
+    fn attach(&self, wants: Wants) -> Result<LinkId, Failure> {
         self.wait("the connection", |inside| match &inside.open {
             Opening::Asked => None,
             Opening::Accepted => Some(Ok(())),
-            Opening::Refused(error) => {
-                Some(Err(error.clone().unwrap_or_else(|| Error::new(condition::UNAUTHORIZED_ACCESS, "refused"))))
+            Opening::Refused(why) => {
+                let refused = || Refusal::new(reason::NOT_AUTHORIZED, "refused").into();
+                Some(Err(why.clone().unwrap_or_else(refused)))
             }
         })?;
         let link = {
@@ -406,8 +401,8 @@ impl DirectEnd {
 impl FrontEnd for DirectEnd {
     fn poll_event(&mut self) -> Option<Event> {
         let event = lock(&self.0).events.pop_front()?;
-        if let Event::Closed(error) = &event {
-            self.say(|inside| inside.closed = Some(error.clone()));
+        if let Event::Closed(_) = &event {
+            self.say(|inside| inside.closed = Some(None));
         }
         Some(event)
     }
@@ -422,22 +417,26 @@ impl FrontEnd for DirectEnd {
         });
     }
 
+    fn token_refused(&mut self, _: TokenRefused) {
+        self.signed_in(false);
+    }
+
     fn sign_in_busy(&mut self) {
         self.signed_in(false);
     }
 
-    fn accept_open(&mut self, _: Vec<Symbol>, _: Vec<(Symbol, Value)>) {
+    fn accept_open(&mut self, _: Option<SolePolicy>) {
         self.say(|inside| inside.open = Opening::Accepted);
     }
 
-    fn refuse_open(&mut self, _: Vec<(Symbol, Value)>, error: Option<Error>) {
-        self.say(|inside| inside.open = Opening::Refused(error));
+    fn refuse_open(&mut self, why: Failure) {
+        self.say(|inside| inside.open = Opening::Refused(Some(why)));
     }
 
-    fn close(&mut self, error: Option<Error>) {
+    fn close(&mut self, why: Option<Failure>) {
         self.say(|inside| {
-            inside.open = Opening::Refused(error.clone());
-            inside.closed = Some(error);
+            inside.open = Opening::Refused(why.clone());
+            inside.closed = Some(why);
         });
     }
 
@@ -458,14 +457,14 @@ impl FrontEnd for DirectEnd {
         });
     }
 
-    fn refuse_link(&mut self, link: LinkId, error: Error) {
-        self.detach(link, error);
+    fn refuse_link(&mut self, link: LinkId, why: Failure) {
+        self.detach(link, why);
     }
 
-    fn detach(&mut self, link: LinkId, error: Error) {
+    fn detach(&mut self, link: LinkId, why: Failure) {
         self.say(|inside| {
             inside.coming.retain(|_, coming| coming.link != link);
-            inside.links.insert(link, LinkState::Ended(error));
+            inside.links.insert(link, LinkState::Ended(why));
         });
     }
 
@@ -498,10 +497,12 @@ impl FrontEnd for DirectEnd {
         });
     }
 
-    fn answer(&mut self, _: LinkId, id: DeliveryId, state: DeliveryState) {
-        self.say(|inside| {
-            inside.answers.insert(id, state);
-        });
+    fn answer(&mut self, _: LinkId, id: DeliveryId, outcome: MessageOutcome, _: Option<UnitId>) {
+        self.say(|inside| drop(inside.answers.insert(id, Answer::Outcome(outcome))));
+    }
+
+    fn declared(&mut self, _: LinkId, id: DeliveryId, unit: UnitId) {
+        self.say(|inside| drop(inside.answers.insert(id, Answer::Declared(unit))));
     }
 
     fn can_send(&self, link: LinkId) -> bool {
@@ -512,7 +513,7 @@ impl FrontEnd for DirectEnd {
         false
     }
 
-    fn send(&mut self, link: LinkId, token: u64, message: Outgoing, _: bool, _: Option<Bytes>) -> bool {
+    fn send(&mut self, link: LinkId, token: u64, message: Outgoing, _: bool, _: Option<UnitId>) -> bool {
         let mut is_sent = false;
         self.say(|inside| {
             if let Some(LinkState::Open { credit: credit @ 1.., got, .. }) = inside.links.get_mut(&link) {
@@ -524,7 +525,7 @@ impl FrontEnd for DirectEnd {
         is_sent
     }
 
-    fn settle(&mut self, _: LinkId, _: u64, _: DeliveryState) {}
+    fn settle(&mut self, _: LinkId, _: u64, _: MessageOutcome) {}
 
     fn drained(&mut self, link: LinkId) {
         self.say(|inside| {

@@ -6,6 +6,7 @@ use crate::catalog::ChannelDefinition;
 use crate::channel::partner::Partner;
 use crate::channel::supervisor;
 use crate::channel_ends::sender;
+use crate::front::amqp::{clients, outcomes};
 use crate::front::call::{self, Target};
 use crate::manager::Manager;
 use crate::reason::{self, Refusal};
@@ -125,11 +126,11 @@ fn meet(engine: &mut Connection, stream: &mut dyn Stream, began: Instant) -> io:
         while let Some(event) = engine.poll_event() {
             match event {
                 Event::Opened(open) => {
-                    partner = Some(Partner::said(&open));
+                    partner = Some(Partner::said(&clients::introduction(&open)));
                     engine.close(None);
                 }
                 Event::Closed(None) => {}
-                Event::Closed(Some(error)) => return Err(io::Error::other(sender::said(&error))),
+                Event::Closed(Some(error)) => return Err(io::Error::other(sender::said(&outcomes::said(error)))),
                 _ => {}
             }
         }

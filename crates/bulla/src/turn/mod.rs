@@ -683,7 +683,7 @@ impl Dispatcher {
                     peer.address_text()
                 );
                 ending::forget_all(peer, &mut self.core.local, state, false);
-                peer.front.close(Some(refusal.to_amqp()));
+                peer.front.close(Some(refusal.into()));
                 self.core.local.touched.push(key);
             }
             if peer.front.poll_timeout().is_some_and(|due| due <= now) {
@@ -716,7 +716,7 @@ impl Dispatcher {
         let goodbye = Refusal::new(reason::Q_MGR_STOPPING, "the queue manager is stopping");
         for (key, peer) in &mut self.core.peers {
             ending::forget_all(peer, &mut self.core.local, state, false);
-            peer.front.close(Some(goodbye.to_amqp()));
+            peer.front.close(Some(goodbye.clone().into()));
             self.core.local.touched.push(key);
         }
     }

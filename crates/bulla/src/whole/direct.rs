@@ -4,14 +4,14 @@ use crate::arriving::HELD_BYTES_SMALL;
 use crate::catalog::{Change, LocalQueue};
 use crate::dispatcher::producer::CREDIT_CLEAR;
 use crate::front::direct::{Direct, connect};
+use crate::front::outcome::{Failure, MessageOutcome};
 use crate::mailbox::Notice;
 use crate::turn::Arrival;
 use crate::whole::harness::{Harness, PATIENCE, message, number};
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::MessageId;
 use bulla_amqp::{
-    AttachRequest, DeliveryState, Error, Header, MessageBody, MessageParts, Payload, Properties, Sections, Symbol,
-    Value,
+    AttachRequest, DeliveryState, Header, MessageBody, MessageParts, Payload, Properties, Sections, Symbol, Value,
 };
 use bulla_seal::Policy;
 use bulla_seal::policy::SignatureDigest;
@@ -34,8 +34,8 @@ fn soon() -> Instant {
 }
 
 /// The reason code that a refusal's text begins with.
-fn code(error: &Error) -> u16 {
-    error.description.as_deref().and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(0)
+fn code(why: &Failure) -> u16 {
+    why.to_string().split(' ').next().and_then(|code| code.parse().ok()).unwrap_or(0)
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn what_is_put_by_calls_is_got_by_calls_in_its_order() {
     for expected in 1..=3 {
         let got = direct.get(gets, soon()).unwrap().unwrap();
         assert_eq!(number(&got.message), expected);
-        direct.settle(&got, DeliveryState::Accepted);
+        direct.settle(&got, MessageOutcome::Accepted);
     }
     harness.until("all are gone", |harness| harness.depth("Q") == 0);
 }
@@ -91,7 +91,7 @@ fn a_get_ends_at_its_deadline_when_cancelled_or_with_a_message() {
         direct.put(puts, message(7, 4, false)).unwrap();
         let got = waits.join().unwrap().unwrap().unwrap();
         assert_eq!(number(&got.message), 7);
-        direct.settle(&got, DeliveryState::Accepted);
+        direct.settle(&got, MessageOutcome::Accepted);
         let waits = threads.spawn(|| direct.get(gets, soon()));
         while !waits.is_finished() {
             direct.cancel(gets);
@@ -164,7 +164,7 @@ fn a_put_that_is_tried_again_under_its_key_is_done_once_also_after_a_crash() {
     assert_eq!(direct.put_once(puts, keyed("not", 2, false)).unwrap().as_deref(), Some("id-not"));
     let refused = direct.put(puts, keyed("durable", 3, true)).unwrap_err().unwrap();
     assert_eq!(code(&refused), 2046);
-    assert!(refused.description.unwrap().contains("cause=idempotency-key-reused"));
+    assert!(refused.to_string().contains("cause=idempotency-key-reused"));
     assert_eq!(harness.depth("Q"), 2);
     harness.kill(|| drop(direct));
     harness.start();
@@ -189,24 +189,24 @@ fn a_unit_of_work_is_done_whole_or_not_at_all() {
 
     let unit = direct.declare(units).unwrap();
     let got = direct.get(gets, soon()).unwrap().unwrap();
-    direct.settle_in(&unit, &got, DeliveryState::Accepted);
-    direct.put_in(&unit, to_out, message(2, 4, true)).unwrap();
+    direct.settle_in(unit, &got, MessageOutcome::Accepted);
+    direct.put_in(unit, to_out, message(2, 4, true)).unwrap();
     assert_eq!((harness.depth("IN"), harness.depth("OUT")), (1, 0), "nothing is done yet");
-    direct.back_out(units, &unit).unwrap();
+    direct.back_out(units, unit).unwrap();
     assert_eq!((harness.available("IN"), harness.depth("OUT")), (vec![(1, 1)], 0));
-    assert!(direct.put_in(&unit, to_out, message(2, 4, true)).is_err(), "the unit is over");
+    assert!(direct.put_in(unit, to_out, message(2, 4, true)).is_err(), "the unit is over");
 
     let unit = direct.declare(units).unwrap();
     let got = direct.get(gets, soon()).unwrap().unwrap();
-    direct.settle_in(&unit, &got, DeliveryState::Accepted);
-    direct.put_in(&unit, to_out, message(3, 4, true)).unwrap();
-    let refused = direct.put_in(&unit, to_out, keyed("key", 4, true)).unwrap_err().unwrap();
-    assert!(refused.description.unwrap().contains("2046 MQRC_OPTIONS_ERROR cause=idempotency-key"));
-    direct.commit(units, &unit).unwrap();
+    direct.settle_in(unit, &got, MessageOutcome::Accepted);
+    direct.put_in(unit, to_out, message(3, 4, true)).unwrap();
+    let refused = direct.put_in(unit, to_out, keyed("key", 4, true)).unwrap_err().unwrap();
+    assert!(refused.to_string().contains("2046 MQRC_OPTIONS_ERROR cause=idempotency-key"));
+    direct.commit(units, unit).unwrap();
     assert_eq!((harness.depth("IN"), harness.available("OUT")), (0, vec![(3, 0)]));
 
     let unit = direct.declare(units).unwrap();
-    direct.put_in(&unit, to_out, message(5, 4, true)).unwrap();
+    direct.put_in(unit, to_out, message(5, 4, true)).unwrap();
     direct.close(units);
     harness.kill(|| drop(direct));
     assert_eq!((harness.depth("IN"), harness.available("OUT")), (0, vec![(3, 0)]));
@@ -277,7 +277,7 @@ fn a_message_of_100_mib_comes_and_goes_in_pieces_and_is_held_once() {
     }
     assert_eq!(at, len + 8);
     assert_eq!(most.load(Ordering::SeqCst), len, "no more was ever held");
-    direct.settle(&got, DeliveryState::Accepted);
+    direct.settle(&got, MessageOutcome::Accepted);
     harness.until("all is let go", |_| held.load(Ordering::SeqCst) == 0);
 }
 

@@ -16,6 +16,7 @@ use crate::dispatcher::peer::{Link, Peer};
 use crate::dispatcher::receiving::delivery::{Delivery, Way};
 use crate::dispatcher::receiving::{Answer, CREDIT_BYTES, Confirming, Counts, Head, Numbers, Phase, Receiving, Room};
 use crate::dispatcher::sealing::SealingLine;
+use crate::front::client::Introduction;
 use crate::front::link::Attach;
 use crate::front::{LinkId, SessionId};
 use crate::mailbox::Notice;
@@ -317,7 +318,7 @@ pub fn foreign(
         None => (queue, state.definitions.queue_manager.name.as_str()),
     };
     let target = Destination { queue: queue.to_owned(), manager: manager.to_owned() };
-    let container = peer.opened.as_ref().map_or("", |open| &open.container_id);
+    let container = peer.opened.as_ref().map_or("", |said| &said.container);
     let end = container.floor_char_boundary(PARTNER_BYTES_MAX);
     Way::find(state, &target)?;
     let place = place(peer, local);
@@ -483,12 +484,12 @@ fn status(
     tls: Protected,
 ) -> ChannelStatus {
     let opened = peer.opened.as_deref();
-    let told = |name| shown(opened.and_then(|open| protocol::text(&open.properties, name)).unwrap_or_default());
+    let told = |what: fn(&Introduction) -> &String| shown(opened.map(what).cloned().unwrap_or_default());
     ChannelStatus {
         state: ChannelState::Initializing,
-        remote_application: opened.map(|open| shown(protocol::printable(&open.container_id))).unwrap_or_default(),
-        remote_product: told(protocol::PRODUCT),
-        remote_version: told(protocol::VERSION),
+        remote_application: opened.map(|said| shown(protocol::printable(&said.container))).unwrap_or_default(),
+        remote_product: told(|said| &said.product),
+        remote_version: told(|said| &said.version),
         connection: peer.address_text(),
         local_address: peer.transport.local_address().map(|address| address.to_string()).unwrap_or_default(),
         job: format!("{:08X}.dispatcher-{}", std::process::id(), local.index),

@@ -8,12 +8,12 @@ use crate::dispatcher::receiving::delivery::{Delivery, Prepared, Secret, Way};
 use crate::dispatcher::receiving::{Receiving, Waiting};
 use crate::dispatcher::sealing::Stage;
 use crate::envelope::{self, Arrival, Label, Was};
+use crate::front::outcome::MessageOutcome;
 use crate::front::{DeliveryId, Front, LinkId};
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
 use crate::reports;
-use bulla_amqp::DeliveryState;
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::policy::SealedAt;
 use std::sync::Arc;
@@ -299,7 +299,7 @@ impl Receiving {
                 return self.give_back(turn, id, refusal);
             }
             Some(Some(_)) if self.numbers.is_some() => return Step::End(refusal),
-            Some(Some(id)) => front.answer(*link, id, DeliveryState::Rejected(Some(Box::new(refusal.to_amqp())))),
+            Some(Some(id)) => front.answer(*link, id, MessageOutcome::refused(refusal.clone()), None),
             Some(None) => self.counts.discarded += 1,
         }
         self.line.take_front();

@@ -6,11 +6,11 @@ use crate::dispatcher::local::{Confirmation, Confirmed, Local};
 use crate::dispatcher::peer::{Link, Peer};
 use crate::dispatcher::publishing::Subscriber;
 use crate::dispatcher::returns;
+use crate::front::outcome::MessageOutcome;
 use crate::manager::State;
 use crate::maps::HashMap;
 use crate::refusals::store_refusal;
 use crate::reports::{self, Report};
-use bulla_amqp::DeliveryState;
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 
 /// What a commit does, as far as it can be known before.
@@ -64,7 +64,7 @@ pub(super) fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut 
             unit.bytes = 0;
             back_out(peer, local, state, unit);
             let refusal = backed_out(&store_refusal(&error));
-            return say(peer, local, state, answer, Err(rolled_back(&refusal)));
+            return say(peer, local, state, answer, Err(rolled_back(refusal)));
         }
     };
     unstage(local, state, queues.into_iter(), unit.bytes);
@@ -77,7 +77,7 @@ pub(super) fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut 
     }
     state.units.committed += 1;
     local.flush_soon();
-    let outcome_of = |get: &StagedGet| get.outcome.clone().unwrap_or(DeliveryState::Released);
+    let outcome_of = |get: &StagedGet| get.outcome.clone().unwrap_or(MessageOutcome::Released);
     let deliveries =
         unit.gets.iter().filter(|get| get.is_said && !get.settled).map(|get| (get.link, get.id.0, outcome_of(get)));
     let discharged =
@@ -124,8 +124,8 @@ impl<'a> Prepared<'a> {
             match &get.outcome {
                 _ if !get.is_said => self.kept.push(get),
                 // A temporary queue has gone with its link, and what was on it.
-                Some(DeliveryState::Accepted) if state.store.attributes(get.from.queue).is_none() => {}
-                Some(DeliveryState::Accepted) => {
+                Some(MessageOutcome::Accepted) if state.store.attributes(get.from.queue).is_none() => {}
+                Some(MessageOutcome::Accepted) => {
                     let put_at_ms = state.store.put_at_ms(get.id).unwrap_or(local.wall_ms);
                     let asking = reports::about_to_be_got(state, get.id, local.wall_ms, told_left);
                     told_left = told_left.saturating_sub(asking.as_ref().map_or(0, Report::bytes));
@@ -133,8 +133,8 @@ impl<'a> Prepared<'a> {
                     self.got.push(Got { queue: get.from.queue, id: get.id, age_ms, asking });
                     self.removals.push(get.id);
                 }
-                Some(DeliveryState::Rejected(error)) => {
-                    let to = returns::rejected_to(&get.from, &local.moment(), state, get.id, error.as_deref());
+                Some(MessageOutcome::Rejected(why)) => {
+                    let to = returns::rejected_to(&get.from, &local.moment(), state, get.id, why.as_deref());
                     let moved = to.as_ref().and_then(|to| {
                         returns::moved_with(&get.from, state, get.id, to, &self.puts, &mut before, &mut moved_left)
                     });

@@ -1,20 +1,15 @@
 //! The units of work of a dispatcher's connections: what each has put and got, and where its answer goes.
 
 use crate::dispatcher::publishing::Subscriber;
-use crate::front::{DeliveryId, LinkId, SessionId};
+use crate::front::outcome::MessageOutcome;
+use crate::front::{DeliveryId, LinkId, SessionId, UnitId};
 use crate::manager::Route;
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
-use bulla_amqp::DeliveryState;
 use bulla_queue::{Message, MessageId, QueueId};
-use bytes::Bytes;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Names a unit of work of this dispatcher; never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct UnitId(NonZeroU64);
 
 /// A link on which a client declares and discharges.
 pub struct Coordinator {
@@ -68,7 +63,7 @@ pub(super) struct StagedGet {
     pub(super) id: MessageId,
     pub(super) link: LinkId,
     pub(super) from: Arc<Route>,
-    pub(super) outcome: Option<DeliveryState>,
+    pub(super) outcome: Option<MessageOutcome>,
     /// How often units that it was in before were backed out, since it was locked.
     pub(super) failures: u32,
     /// The client has forgotten the delivery; otherwise it is told when the unit is over.
@@ -100,23 +95,7 @@ pub struct Discharged {
     pub(crate) generation: u64,
     pub(super) answer: Answer,
     /// Deliveries to settle, with their outcomes.
-    pub(super) deliveries: Vec<(LinkId, u64, DeliveryState)>,
-}
-
-impl UnitId {
-    /// The transaction's id on the wire.
-    pub fn to_bytes(self) -> Bytes {
-        Bytes::copy_from_slice(&self.0.get().to_be_bytes())
-    }
-
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        NonZeroU64::new(u64::from_be_bytes(bytes.try_into().ok()?)).map(Self)
-    }
-
-    /// A delivery's state within the unit.
-    pub fn state(self, outcome: DeliveryState) -> DeliveryState {
-        DeliveryState::Transactional { txn_id: self.to_bytes(), outcome: Some(Box::new(outcome)) }
-    }
+    pub(super) deliveries: Vec<(LinkId, u64, MessageOutcome)>,
 }
 
 impl Units {
@@ -127,8 +106,7 @@ impl Units {
     }
 
     /// The unit that a connection means by that id: one of its own that is not being discharged.
-    pub fn of(&self, key: usize, generation: u64, txn_id: &[u8]) -> Option<UnitId> {
-        let id = UnitId::parse(txn_id)?;
+    pub fn of(&self, key: usize, generation: u64, id: UnitId) -> Option<UnitId> {
         let unit = self.open.get(&id)?;
         (unit.key == key && unit.generation == generation && unit.discharge.is_none()).then_some(id)
     }
@@ -154,7 +132,7 @@ impl Units {
             id: message,
             link,
             from: from.clone(),
-            outcome: settled.then_some(DeliveryState::Accepted),
+            outcome: settled.then_some(MessageOutcome::Accepted),
             failures: 0,
             settled,
             is_acquired: true,

@@ -1,18 +1,19 @@
 //! AMQP's words for links, and the core's: sources, targets, capabilities and filters become [`Attach`], and
 //! [`Granted`] becomes the answer.
 
-use super::{core_delivery, core_link, core_session};
+use super::{core_delivery, core_link, core_session, outcomes};
 use crate::catalog::topic_names;
 use crate::front::link::{
     Attach, ChannelTerms, Get, Granted, KEPT_SECONDS_MAX, Keep, OnClose, Over, Place, Put, QueueWish, Wants,
 };
+use crate::front::outcome::Said;
 use crate::front::{Event, UnitAsked, UnitStep};
 use crate::outgoing::OpensItself;
 use crate::reason::{self, Refusal};
 use bulla_amqp::transaction::{self, Control};
 use bulla_amqp::types::{AnyTarget, SenderSettleMode, Source, Target};
 use bulla_amqp::{
-    AttachReply, Coordinator, Delivery, DeliveryState, Error, IncomingAttach, Role, SessionId, Symbol, Value, condition,
+    AttachReply, Coordinator, Delivery, DeliveryState, IncomingAttach, Role, SessionId, Symbol, Value, condition,
 };
 
 /// A link that offers or asks for this puts and gets sealed bytes (SEAL.md, who may seal where).
@@ -122,7 +123,7 @@ pub(super) fn asked(wanted: IncomingAttach) -> (Attach, Asked) {
         unreadable,
         takes_rejected,
         keep,
-        unsettled: wanted.unsettled,
+        unsettled: wanted.unsettled.map(outcomes::unsettled),
         incomplete_unsettled: wanted.incomplete_unsettled,
     };
     (attach, asked)
@@ -307,13 +308,13 @@ fn node_properties(goes_with_link: bool) -> Vec<(Symbol, Value)> {
 /// What a message to the coordinator asks.
 pub(super) fn unit_asked(delivery: &Delivery) -> Event {
     let step = match Control::read(&delivery.payload) {
-        Err(error) => Err(Error::new(condition::DECODE_ERROR, error.to_string())),
+        Err(error) => Err(Said::new(condition::DECODE_ERROR.as_str(), error.to_string())),
         Ok(Control::Declare(declare)) if declare.global_id.is_some() => {
-            Err(Error::new(condition::NOT_IMPLEMENTED, "distributed transactions are not offered"))
+            Err(Said::new(condition::NOT_IMPLEMENTED.as_str(), "distributed transactions are not offered"))
         }
         Ok(Control::Declare(_)) => Ok(UnitStep::Declare),
-        Ok(Control::Discharge(discharge)) if discharge.fail => Ok(UnitStep::BackOut(discharge.txn_id)),
-        Ok(Control::Discharge(discharge)) => Ok(UnitStep::Commit(discharge.txn_id)),
+        Ok(Control::Discharge(discharge)) if discharge.fail => Ok(UnitStep::BackOut(outcomes::unit(&discharge.txn_id))),
+        Ok(Control::Discharge(discharge)) => Ok(UnitStep::Commit(outcomes::unit(&discharge.txn_id))),
     };
     let Delivery { link, id, settled, beyond_credit, .. } = *delivery;
     Event::Unit(Box::new(UnitAsked { link: core_link(link), id: core_delivery(id), settled, beyond_credit, step }))
@@ -362,7 +363,7 @@ impl Asked {
                     Some(AnyTarget::Target(target)) => put_on(target, &granted),
                     _ => Target::default(),
                 };
-                let unsettled = granted.unsettled;
+                let unsettled = granted.unsettled.map(outcomes::unsettled_map);
                 AttachReply { source: self.source, target: Some(target), unsettled, ..reply }
             }
             (Role::Sender, target) => {
@@ -372,6 +373,7 @@ impl Asked {
                 };
                 let source = got_from(self.source, self.no_local, &granted);
                 let Granted { unsettled, resumed, .. } = granted;
+                let unsettled = unsettled.map(outcomes::unsettled_map);
                 AttachReply { source: Some(source), target, unsettled, resumed, ..reply }
             }
         }

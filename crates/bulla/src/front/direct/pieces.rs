@@ -1,9 +1,10 @@
 //! Messages in pieces: handed over piece by piece, as the core takes them, and read piece by piece.
 
 use super::{Direct, Got, Inside, LinkState, delivery, lock, refused};
+use crate::front::outcome::Failure;
 use crate::front::{DeliveryId, Event, LinkId};
 use crate::reason::{self, Refusal};
-use bulla_amqp::{Error, Payload};
+use bulla_amqp::Payload;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
@@ -47,7 +48,7 @@ impl Direct {
     ///
     /// # Errors
     /// 2030 where it is longer than its queue takes; why the link ended.
-    pub(crate) fn begin(&self, link: LinkId, len: Option<u64>) -> Result<Pieces<'_>, Option<Error>> {
+    pub(crate) fn begin(&self, link: LinkId, len: Option<u64>) -> Result<Pieces<'_>, Option<Failure>> {
         let len_max = match lock(&self.shared).links.get(&link) {
             Some(LinkState::Open { len_max, .. }) => *len_max,
             _ => 0,
@@ -67,7 +68,7 @@ impl Pieces<'_> {
     ///
     /// # Errors
     /// 2030 where the message has become longer than its queue takes: it is given up. Why the link ended.
-    pub(crate) fn piece(&mut self, piece: Bytes) -> Result<(), Option<Error>> {
+    pub(crate) fn piece(&mut self, piece: Bytes) -> Result<(), Option<Failure>> {
         self.len += piece.len() as u64;
         check_len(self.len, self.len_max)?;
         if let Some(coming) = lock(&self.direct.shared).coming.get_mut(&self.id) {
@@ -88,12 +89,12 @@ impl Pieces<'_> {
     ///
     /// # Errors
     /// The core's refusal.
-    pub(crate) fn end(self) -> Result<(), Option<Error>> {
+    pub(crate) fn end(self) -> Result<(), Option<Failure>> {
         if let Some(coming) = lock(&self.direct.shared).coming.get_mut(&self.id) {
             coming.is_whole = true;
         }
         (self.direct.wake)();
-        refused(self.direct.wait("an answer", |inside| inside.answers.remove(&self.id)))
+        refused(self.direct.wait("an answer", |inside| inside.answers.remove(&self.id))).map(drop)
     }
 }
 
@@ -139,10 +140,10 @@ impl Inside {
 }
 
 /// Whether a message of that length may come.
-fn check_len(len: u64, len_max: u64) -> Result<(), Option<Error>> {
+fn check_len(len: u64, len_max: u64) -> Result<(), Option<Failure>> {
     if len <= len_max {
         return Ok(());
     }
     let detail = format!("a message is longer than the {len_max} bytes that may be");
-    Err(Some(Refusal::new(reason::MSG_TOO_BIG_FOR_Q, detail).to_amqp()))
+    Err(Some(Refusal::new(reason::MSG_TOO_BIG_FOR_Q, detail).into()))
 }
