@@ -49,16 +49,171 @@ pub struct Round {
 
 /// On which lists a link is.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lists {
+pub struct Lists {
     /// In `takers` or `choosers`.
     ready: bool,
     idle: bool,
     draining: bool,
 }
 
-/// The links that get from one queue on this dispatcher.
+impl Lists {
+    /// Of a link that has just come.
+    fn of_new() -> Self {
+        Self { ready: true, ..Self::default() }
+    }
+
+    /// A link that was looked at is not looked at again before something changes for it.
+    fn take_off(&mut self, looked: Looked) {
+        self.ready = false;
+        self.idle |= looked != Looked::NoCredit;
+    }
+}
+
+/// The links that get from one queue on this dispatcher. Most queues have one. That lies in place, because where
+/// thousands of queues are served in turn, the memory of each is waited for.
 #[derive(Debug, Default)]
-pub struct Consumers {
+pub enum Consumers {
+    /// No link.
+    #[default]
+    None,
+    /// A link, the lists on which it would be, and whether that of those to look at is the one of `takers`.
+    One {
+        /// The link.
+        seat: Seat,
+        /// Its lists.
+        lists: Lists,
+        /// It took whatever came next when it was listed.
+        is_taker: bool,
+    },
+    /// More, now or before.
+    Several(Box<Several>),
+}
+
+impl Consumers {
+    /// A link comes. It is looked at once, because its credit may have come before.
+    pub fn add(&mut self, seat: Seat) {
+        match self {
+            Self::None => *self = Self::One { seat, lists: Lists::of_new(), is_taker: false },
+            Self::One { seat: first, lists, is_taker } => {
+                let mut several = Several::of_one(*first, *lists, *is_taker);
+                several.add(seat);
+                *self = Self::Several(Box::new(several));
+            }
+            Self::Several(several) => several.add(seat),
+        }
+    }
+
+    /// A link goes.
+    pub fn remove(&mut self, seat: Seat) {
+        match self {
+            Self::One { seat: only, .. } if *only == seat => *self = Self::None,
+            Self::None | Self::One { .. } => {}
+            Self::Several(several) => {
+                several.remove(seat);
+                if several.all.is_empty() {
+                    *self = Self::None;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::One { .. } => false,
+            Self::Several(several) => several.all.is_empty(),
+        }
+    }
+
+    /// All links, in no order.
+    pub fn seats(&self) -> impl Iterator<Item = Seat> + '_ {
+        let (one, several) = match self {
+            Self::None => (None, None),
+            Self::One { seat, .. } => (Some(*seat), None),
+            Self::Several(several) => (None, Some(several.all.keys().copied())),
+        };
+        one.into_iter().chain(several.into_iter().flatten())
+    }
+
+    /// A link has credit. `takes_next`: it takes whatever comes next. `drains`: it wants to hear when there is nothing.
+    pub fn has_credit(&mut self, seat: Seat, takes_next: bool, drains: bool) {
+        match self {
+            Self::One { seat: only, lists, is_taker } if *only == seat => {
+                if !std::mem::replace(&mut lists.ready, true) {
+                    *is_taker = takes_next;
+                }
+                lists.draining |= drains && takes_next;
+            }
+            Self::None | Self::One { .. } => {}
+            Self::Several(several) => several.has_credit(seat, takes_next, drains),
+        }
+    }
+
+    /// Something has changed for all links: each is looked at.
+    pub fn look_at_all(&mut self) {
+        match self {
+            Self::None => {}
+            Self::One { lists, is_taker, .. } => {
+                if !std::mem::replace(&mut lists.ready, true) {
+                    *is_taker = false;
+                }
+            }
+            Self::Several(several) => several.look_at_all(),
+        }
+    }
+
+    /// The queue has changed: links that had no use for their credit may have some now.
+    pub fn look_at_idle(&mut self) {
+        match self {
+            Self::None => {}
+            Self::One { lists, is_taker, .. } => {
+                if std::mem::replace(&mut lists.idle, false) && !std::mem::replace(&mut lists.ready, true) {
+                    *is_taker = false;
+                }
+            }
+            Self::Several(several) => several.look_at_idle(),
+        }
+    }
+
+    /// Gives one message to each link in turn, until they take nothing more or `most` are sent. Hot path: for a message
+    /// one look, and two moves in a list where there are several links.
+    pub fn serve(&mut self, most: usize, mut look: impl FnMut(Seat) -> Looked) -> Round {
+        let (seat, lists, is_taker) = match self {
+            Self::None => return Round::default(),
+            Self::One { seat, lists, is_taker } => (*seat, lists, is_taker),
+            Self::Several(several) => return several.serve(most, look),
+        };
+        let mut round = Round::default();
+        while lists.ready && round.sent < most {
+            match look(seat) {
+                Looked::Sent => round.sent += 1,
+                Looked::Empty => {
+                    (round.is_empty, *is_taker) = (true, true);
+                    break;
+                }
+                Looked::Gone => {
+                    *self = Self::None;
+                    break;
+                }
+                looked => lists.take_off(looked),
+            }
+        }
+        round
+    }
+
+    /// The queue has nothing: has each link told that wants to hear of it. `tell` says whether it is to be told again.
+    pub fn tell_draining(&mut self, mut tell: impl FnMut(Seat) -> bool) {
+        match self {
+            Self::None => {}
+            Self::One { seat, lists, .. } => lists.draining = lists.draining && tell(*seat),
+            Self::Several(several) => several.tell_draining(tell),
+        }
+    }
+}
+
+/// The links of a queue that has had more than one.
+#[derive(Debug, Default)]
+pub struct Several {
     all: HashMap<Seat, Lists>,
     /// Links to look at that take whatever comes next, in turn.
     takers: VecDeque<Seat>,
@@ -72,15 +227,25 @@ pub struct Consumers {
     choosers_next: bool,
 }
 
-impl Consumers {
-    /// A link comes. It is looked at once, because its credit may have come before.
-    pub fn add(&mut self, seat: Seat) {
-        self.all.insert(seat, Lists { ready: true, ..Lists::default() });
+impl Several {
+    /// The first link, with the lists on which it is.
+    fn of_one(seat: Seat, lists: Lists, is_taker: bool) -> Self {
+        let mut several = Self::default();
+        several.all.insert(seat, lists);
+        if lists.ready {
+            if is_taker { &mut several.takers } else { &mut several.choosers }.push_back(seat);
+        }
+        several.idle.extend(lists.idle.then_some(seat));
+        several.draining.extend(lists.draining.then_some(seat));
+        several
+    }
+
+    fn add(&mut self, seat: Seat) {
+        self.all.insert(seat, Lists::of_new());
         self.choosers.push_back(seat);
     }
 
-    /// A link goes.
-    pub fn remove(&mut self, seat: Seat) {
+    fn remove(&mut self, seat: Seat) {
         self.all.remove(&seat);
         let listed = self.takers.len() + self.choosers.len() + self.idle.len() + self.draining.len();
         if listed > 2 * self.all.len() + STALE_MAX {
@@ -92,17 +257,7 @@ impl Consumers {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
-    /// All links, in no order.
-    pub fn seats(&self) -> impl Iterator<Item = Seat> + '_ {
-        self.all.keys().copied()
-    }
-
-    /// A link has credit. `takes_next`: it takes whatever comes next. `drains`: it wants to hear when there is nothing.
-    pub fn has_credit(&mut self, seat: Seat, takes_next: bool, drains: bool) {
+    fn has_credit(&mut self, seat: Seat, takes_next: bool, drains: bool) {
         let Some(lists) = self.all.get_mut(&seat) else { return };
         if !std::mem::replace(&mut lists.ready, true) {
             if takes_next { &mut self.takers } else { &mut self.choosers }.push_back(seat);
@@ -112,8 +267,7 @@ impl Consumers {
         }
     }
 
-    /// Something has changed for all links: each is looked at.
-    pub fn look_at_all(&mut self) {
+    fn look_at_all(&mut self) {
         for (seat, lists) in &mut self.all {
             if !std::mem::replace(&mut lists.ready, true) {
                 self.choosers.push_back(*seat);
@@ -121,8 +275,7 @@ impl Consumers {
         }
     }
 
-    /// The queue has changed: links that had no use for their credit may have some now.
-    pub fn look_at_idle(&mut self) {
+    fn look_at_idle(&mut self) {
         for seat in self.idle.drain(..) {
             let Some(lists) = self.all.get_mut(&seat) else { continue };
             lists.idle = false;
@@ -132,9 +285,7 @@ impl Consumers {
         }
     }
 
-    /// Gives one message to each link in turn, until they take nothing more or `most` are sent. Hot path: for a message
-    /// one look and two moves in a list.
-    pub fn serve(&mut self, most: usize, mut look: impl FnMut(Seat) -> Looked) -> Round {
+    fn serve(&mut self, most: usize, mut look: impl FnMut(Seat) -> Looked) -> Round {
         let (mut round, mut without) = (Round::default(), 0);
         if self.choosers.is_empty() {
             // The usual case: nothing to take turns with, so one loop is enough.
@@ -185,8 +336,7 @@ impl Consumers {
         round
     }
 
-    /// The queue has nothing: has each link told that wants to hear of it. `tell` says whether it is to be told again.
-    pub fn tell_draining(&mut self, mut tell: impl FnMut(Seat) -> bool) {
+    fn tell_draining(&mut self, mut tell: impl FnMut(Seat) -> bool) {
         let all = &mut self.all;
         self.draining.retain(|seat| {
             let Some(lists) = all.get_mut(seat) else { return false };
@@ -202,8 +352,9 @@ impl Consumers {
             return;
         }
         let Some(lists) = self.all.get_mut(&seat) else { return };
-        lists.ready = false;
-        if looked != Looked::NoCredit && !std::mem::replace(&mut lists.idle, true) {
+        let was_idle = lists.idle;
+        lists.take_off(looked);
+        if lists.idle && !was_idle {
             self.idle.push(seat);
         }
     }
@@ -342,10 +493,62 @@ mod tests {
             queue.consumers.has_credit(seat, true, true);
             queue.consumers.remove(seat);
         }
-        let consumers = &queue.consumers;
+        let Consumers::Several(consumers) = &queue.consumers else { panic!("{:?}", queue.consumers) };
         let listed = consumers.takers.len() + consumers.choosers.len() + consumers.idle.len();
         assert!(listed + consumers.draining.len() <= STALE_MAX + 2 + 2, "{consumers:?}");
         queue.consumers.remove(queue.seat(0));
         assert!(queue.consumers.is_empty());
+    }
+
+    #[test]
+    fn one_link_is_looked_at_as_the_only_one_of_several() {
+        let mut random = fastrand::Rng::with_seed(11);
+        let seat = Seat { key: 3, generation: 7, link: LinkId(1) };
+        let mut ways = [Consumers::None, Consumers::Several(Box::default())];
+        ways.iter_mut().for_each(|way| way.add(seat));
+        let mut sent = 0;
+        for _ in 0..20_000 {
+            let act = random.u8(..5);
+            let (takes_next, drains, credit, messages) = (random.bool(), random.bool(), random.u8(..3), random.u8(..3));
+            let seen = ways.each_mut().map(|way| {
+                let (mut looks, mut told, mut left) = (0, 0, (credit, messages));
+                match act {
+                    0 => way.has_credit(seat, takes_next, drains),
+                    1 => way.look_at_all(),
+                    2 => way.look_at_idle(),
+                    _ => {}
+                }
+                let round = way.serve(2, |found| {
+                    assert_eq!(found, seat);
+                    looks += 1;
+                    match left {
+                        (0, _) => Looked::NoCredit,
+                        (_, 0) if takes_next => Looked::Empty,
+                        (_, 0) => {
+                            if drains {
+                                Looked::Nothing
+                            } else {
+                                Looked::Blocked
+                            }
+                        }
+                        _ => {
+                            left = (left.0 - 1, left.1 - 1);
+                            Looked::Sent
+                        }
+                    }
+                });
+                if round.is_empty {
+                    way.tell_draining(|_| {
+                        told += 1;
+                        drains
+                    });
+                }
+                (looks, told, round.sent, round.is_empty)
+            });
+            assert_eq!(seen[0], seen[1]);
+            sent += seen[0].2;
+        }
+        assert!(sent > 1_000, "{sent}");
+        assert!(matches!(ways, [Consumers::One { .. }, Consumers::Several(_)]));
     }
 }

@@ -55,7 +55,7 @@ pub struct Local {
     pub(crate) receiving: Vec<(usize, LinkId)>,
     /// When a channel that pauses wants to be looked at again.
     pub wake_at: Option<Instant>,
-    pub(crate) consumers: HashMap<QueueId, Box<Consumers>>,
+    pub(crate) consumers: HashMap<QueueId, Consumers>,
     pub(crate) waiting: HashMap<QueueId, HashSet<(usize, LinkId)>>,
     /// Queues with readers that wait for the next tick to look again.
     pub rescan: HashSet<QueueId>,
