@@ -69,6 +69,8 @@ pub(super) struct Client {
     coordinator: LinkId,
     links: BTreeMap<LinkId, Link>,
     held: Vec<Held>,
+    /// Queues of links that have less credit than before, which the queue manager may not have heard yet.
+    lowered: Vec<Queue>,
     units: Vec<Unit>,
     /// What outcomes are waited for, by token.
     asked: BTreeMap<u64, Asked>,
@@ -191,6 +193,7 @@ impl Client {
             coordinator,
             links: BTreeMap::from([(coordinator, link)]),
             held: Vec::new(),
+            lowered: Vec::new(),
             units: Vec::new(),
             asked: BTreeMap::new(),
             removed: BTreeMap::new(),
@@ -534,7 +537,21 @@ impl Client {
 
     fn ask_for_more(&mut self, on: &mut Surroundings<'_>) {
         let Some(id) = self.some_link(on.random, |link| matches!(link.kind, LinkKind::Gets { .. })) else { return };
-        self.engine.set_credit(id, on.random.u32(..=CREDIT_MAX));
+        let credit = on.random.u32(..=CREDIT_MAX);
+        if let LinkKind::Gets { queue, .. } = self.links[&id].kind
+            && self.engine.link(id).is_some_and(|info| credit < info.credit)
+        {
+            self.lowered.push(queue);
+        }
+        self.engine.set_credit(id, credit);
+    }
+
+    /// The queue manager has had a turn. What it made ready for credit that a link no longer has comes back.
+    pub(super) fn after_turn(&mut self, checker: &mut Checker) {
+        self.lowered.iter().for_each(|queue| checker.disturb(*queue));
+        if self.engine.output_len() == 0 && self.pipe().is_heard(0) {
+            self.lowered.clear();
+        }
     }
 
     fn happened(&mut self, event: Event, on: &mut Surroundings<'_>) -> Result<(), String> {

@@ -322,7 +322,9 @@ impl Pair {
     fn turn(&mut self, side: usize) -> Result<(), String> {
         match self.sides[side].node.turn() {
             Ok(()) => {
-                let calls = self.sides[side].node.running().map(|running| running.dispatcher.calls_made());
+                let Self { sides, checker, .. } = self;
+                sides[side].clients.iter_mut().for_each(|client| client.after_turn(checker));
+                let calls = sides[side].node.running().map(|running| running.dispatcher.calls_made());
                 calls.into_iter().flatten().for_each(|call| self.called(call));
                 Ok(())
             }

@@ -197,7 +197,10 @@ impl World {
 
     fn turn(&mut self) -> Result<(), String> {
         match self.node.turn() {
-            Ok(()) => self.confirm_commands(),
+            Ok(()) => {
+                self.clients.iter_mut().for_each(|client| client.after_turn(&mut self.checker));
+                self.confirm_commands()
+            }
             Err(Crashed) => self.recover(),
         }
     }

@@ -68,6 +68,12 @@ impl Pipe {
         self.lock().ways[way].sent.iter().take(bytes).copied().collect()
     }
 
+    /// Whether all that was sent in a direction has been read.
+    pub(crate) fn is_heard(&self, way: usize) -> bool {
+        let way = &self.lock().ways[way];
+        way.sent.is_empty() && way.arrived.is_empty()
+    }
+
     /// As if TLS had shown each end who the other one is.
     pub(crate) fn prove(&self) {
         self.lock().is_proved = true;
