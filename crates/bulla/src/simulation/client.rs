@@ -253,8 +253,20 @@ impl Client {
         }
     }
 
-    /// The connection is gone: whatever was not answered is in doubt, but for units that were not to end.
+    /// The connection ends: whatever was not answered is in doubt, but for units that were not to end.
     pub(super) fn end(&mut self, on: &mut Surroundings<'_>) {
+        self.is_gone(on);
+        self.pipe().cut();
+    }
+
+    /// The client goes without a word: the connection is broken for it alone.
+    pub(super) fn vanish(mut self, refuses: bool, on: &mut Surroundings<'_>) -> Pipe {
+        self.pipe().break_for(0, refuses);
+        self.is_gone(on);
+        self.pipe().clone()
+    }
+
+    fn is_gone(&mut self, on: &mut Surroundings<'_>) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
@@ -270,7 +282,6 @@ impl Client {
         self.held.clear();
         let names: Vec<Holder> = self.links.values().map(|link| link.name).collect();
         on.checker.holds_nothing(|holder| names.contains(&holder));
-        self.pipe().cut();
     }
 
     /// Links that could do something and wait for the queue manager: by name, with their queue, and whether they put.
@@ -283,12 +294,6 @@ impl Client {
                 _ => None,
             }
         })
-    }
-
-    /// Links that put on a queue.
-    pub(super) fn putters(&self, queue: Queue) -> u32 {
-        let puts_there = |link: &&Link| matches!(link.kind, LinkKind::Puts(Some(at)) if at == queue);
-        self.links.values().filter(puts_there).map(|_| 1).sum()
     }
 
     /// Does something of its own accord.

@@ -32,6 +32,8 @@ const TIGHT: usize = 3;
 const CLIENTS_MAX: usize = 5;
 /// Steps of the disk within which a crash comes that was decided on.
 const CRASH_WITHIN_STEPS: u64 = 40;
+/// How long a client may say nothing: the idle timeout of the queue manager, twice what it tells, and a little more.
+const SILENCE_MAX: Duration = Duration::from_secs(65);
 /// How long a turn takes in which links are watched.
 const PATIENCE_TURN: Duration = Duration::from_millis(100);
 /// Those for which they are, at least, and within which they come to rest.
@@ -51,6 +53,8 @@ pub(super) struct World {
     places: Places,
     node: Node,
     clients: Vec<Client>,
+    /// Connections of clients that went without a word, and when something came from each.
+    left_open: Vec<(Instant, Pipe)>,
     /// What commands do that are not synced yet.
     commands: Vec<(OperationId, Ticket)>,
     /// Nothing on the disk can grow.
@@ -82,6 +86,7 @@ impl World {
             clock,
             places: places(),
             clients: Vec::new(),
+            left_open: Vec::new(),
             commands: Vec::new(),
             is_full: false,
             checker: Checker::default(),
@@ -109,6 +114,7 @@ impl World {
             _ => self.act(),
         }
         self.carry();
+        self.carry_left_open()?;
         if self.random.bool() {
             self.node.adapt();
         }
@@ -144,14 +150,39 @@ impl World {
         });
     }
 
-    /// A connection breaks.
+    /// A connection breaks, for both ends or for the client alone.
     fn cut(&mut self) -> Result<(), String> {
         if self.clients.is_empty() {
             return Ok(());
         }
         let at = self.random.usize(..self.clients.len());
-        self.on(|clients, on| clients.remove(at).end(on));
-        self.notice_ends()
+        if self.random.bool() {
+            self.on(|clients, on| clients.remove(at).end(on));
+            return self.notice_ends();
+        }
+        let refuses = self.random.bool();
+        let pipe = self.on(|clients, on| clients.remove(at).vanish(refuses, on));
+        self.left_open.push((self.clock.now(), pipe));
+        Ok(())
+    }
+
+    /// What clients that went without a word had sent arrives, and what is sent to them goes nowhere.
+    fn carry_left_open(&mut self) -> Result<(), String> {
+        let now = self.clock.now();
+        for (heard, pipe) in &mut self.left_open {
+            let [from_it, to_it] = pipe.waiting();
+            if from_it > 0 {
+                *heard = now;
+            }
+            if now.saturating_duration_since(*heard) > SILENCE_MAX {
+                return Err(format!("a client that says nothing for {SILENCE_MAX:?} is connected still"));
+            }
+            pipe.carry(0, self.random.usize(..=from_it));
+            pipe.carry(1, to_it);
+        }
+        let before = self.left_open.len();
+        self.left_open.retain(|(_, pipe)| !pipe.is_over());
+        if self.left_open.len() < before { self.notice_ends() } else { Ok(()) }
     }
 
     fn act(&mut self) {
@@ -233,6 +264,7 @@ impl World {
     /// The machine has crashed, and comes back.
     fn recover(&mut self) -> Result<(), String> {
         self.on(|clients, on| clients.drain(..).for_each(|mut client| client.end(on)));
+        self.left_open.clear();
         self.commands.clear();
         // What does not survive made room.
         self.is_full = false;
@@ -278,6 +310,7 @@ impl World {
     /// All clients go, and the queue manager comes to rest: nothing is left of them but what is on the queues.
     fn settle_down(&mut self) -> Result<(), String> {
         self.on(|clients, on| clients.drain(..).for_each(|mut client| client.end(on)));
+        self.left_open.drain(..).for_each(|(_, pipe)| pipe.cut());
         self.make_room();
         let crashes = self.checker.counts.crashes;
         for _ in 0..QUIET_WITHIN_TURNS {
@@ -301,6 +334,7 @@ impl World {
         let until = self.clock.now() + Duration::from_millis(self.random.u64(..20_000));
         while self.clock.now() < until {
             self.carry();
+            self.carry_left_open()?;
             for at in (0..self.clients.len()).rev() {
                 self.exchange(at)?;
             }
@@ -346,6 +380,7 @@ impl World {
         let until = self.clock.now() + PATIENCE_TURN;
         while self.clock.now() < until {
             self.clients.iter().for_each(|client| (0..2).for_each(|way| client.pipe().carry(way, usize::MAX)));
+            self.carry_left_open()?;
             for at in (0..self.clients.len()).rev() {
                 self.exchange(at)?;
             }
@@ -375,13 +410,17 @@ impl World {
             let name = QUEUES[at];
             let Some(queue) = state.store.queue(name) else { continue };
             let Some(status) = state.store.status(queue) else { continue };
-            let taken = status.depth + state.uses.get(&queue).map_or(0, |usage| usage.staged);
+            let (staged, putters) = state.uses.get(&queue).map_or((0, 0), |usage| (usage.staged, usage.putters));
+            let taken = status.depth + staged;
             let room = state.store.attributes(queue).map_or(0, |attributes| attributes.max_depth).saturating_sub(taken);
             if puts && room > 0 {
                 // All of the room may be promised to another link, and then to the next one.
-                let putters: u32 = self.clients.iter().map(|client| client.putters(at)).sum();
                 let what = format!("gets no credit for {name}, which has room for {room}");
-                all.push(Waiting { link, turns_max: LOOKED_AT_WITHIN_TURNS + (putters - 1) * LAPSE_TURNS, what });
+                all.push(Waiting {
+                    link,
+                    turns_max: LOOKED_AT_WITHIN_TURNS + putters.saturating_sub(1) * LAPSE_TURNS,
+                    what,
+                });
             }
             if !puts && status.available > 0 {
                 let what = format!("gets none of the {} messages on {name}", status.available);

@@ -25,6 +25,10 @@ struct Inside {
     /// Where the calling end is.
     caller: SocketAddr,
     is_cut: bool,
+    /// The ends for which it is broken, while the other one has not been told.
+    broken: [bool; 2],
+    /// An end for which it is broken refuses what comes, and so tells the other one.
+    refuses: bool,
     /// Each end counts as having shown a certificate that the other one trusts.
     is_proved: bool,
 }
@@ -44,8 +48,15 @@ impl Pipe {
     /// A connection that the end at `port` makes: that end, and the one that accepts.
     pub(crate) fn connect(port: u16) -> (Self, PipeEnd, PipeEnd) {
         let caller = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let pipe =
-            Self(Arc::new(Mutex::new(Inside { ways: Default::default(), caller, is_cut: false, is_proved: false })));
+        let inside = Inside {
+            ways: Default::default(),
+            caller,
+            is_cut: false,
+            broken: [false; 2],
+            refuses: false,
+            is_proved: false,
+        };
+        let pipe = Self(Arc::new(Mutex::new(inside)));
         let end = |out| PipeEnd { pipe: pipe.clone(), out };
         let (calls, accepts) = (end(0), end(1));
         (pipe, calls, accepts)
@@ -58,9 +69,16 @@ impl Pipe {
 
     /// Carries so many bytes of a direction: of 0 from the calling end, of 1 to it.
     pub(crate) fn carry(&self, way: usize, bytes: usize) {
-        let way = &mut self.lock().ways[way];
-        let bytes = bytes.min(way.sent.len());
-        way.arrived.extend(way.sent.drain(..bytes));
+        let mut inside = self.lock();
+        let is_broken = inside.broken[1 - way];
+        let to = &mut inside.ways[way];
+        let bytes = bytes.min(to.sent.len());
+        let carried = to.sent.drain(..bytes);
+        if !is_broken {
+            return to.arrived.extend(carried);
+        }
+        drop(carried);
+        inside.is_cut |= inside.refuses && bytes > 0;
     }
 
     /// The next bytes of a direction that wait to be carried.
@@ -100,6 +118,13 @@ impl Pipe {
         self.lock().is_cut = true;
     }
 
+    /// Breaks the connection for one end: 0 is the calling one. What that end has sent still arrives. The other end
+    /// hears nothing more; where `refuses`, it is told once bytes of its come to the broken end.
+    pub(crate) fn break_for(&self, end: usize, refuses: bool) {
+        let mut inside = self.lock();
+        (inside.broken[end], inside.refuses) = (true, refuses);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inside> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,13 +147,14 @@ impl PipeEnd {
         let from = &inside.ways[1 - self.out];
         let is_at_end = from.is_ended && from.sent.is_empty();
         let has_room = inside.ways[self.out].room() > 0;
-        (!from.arrived.is_empty() || is_at_end || inside.is_cut, has_room || inside.is_cut)
+        let is_cut = inside.is_cut_for(self.out);
+        (!from.arrived.is_empty() || is_at_end || is_cut, has_room || is_cut)
     }
 
     /// As a socket reads.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Moved> {
         let mut inside = self.pipe.lock();
-        if inside.is_cut {
+        if inside.is_cut_for(self.out) {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         let from = &mut inside.ways[1 - self.out];
@@ -145,7 +171,7 @@ impl PipeEnd {
     /// As a socket writes.
     pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Moved> {
         let mut inside = self.pipe.lock();
-        if inside.is_cut || inside.ways[1 - self.out].is_ended {
+        if inside.is_cut_for(self.out) || inside.ways[1 - self.out].is_ended {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let to = &mut inside.ways[self.out];
@@ -161,7 +187,16 @@ impl PipeEnd {
 
 impl Drop for PipeEnd {
     fn drop(&mut self) {
-        self.pipe.lock().ways[self.out].is_ended = true;
+        let mut inside = self.pipe.lock();
+        // The end of a connection that is broken tells the other one nothing.
+        inside.ways[self.out].is_ended |= !inside.broken[self.out];
+    }
+}
+
+impl Inside {
+    /// Whether that end has been told that the connection is broken.
+    fn is_cut_for(&self, end: usize) -> bool {
+        self.is_cut || self.broken[end]
     }
 }
 
