@@ -70,6 +70,7 @@ reasons! {
     DEF_XMIT_Q_USAGE_ERROR = 2199, "amqp:not-found";
     MSG_TOO_BIG_FOR_CHANNEL = 2218, "amqp:link:message-size-exceeded";
     XQH_ERROR = 2260, "amqp:decode-error";
+    UOW_MIX_NOT_SUPPORTED = 2355, "amqp:not-implemented";
     BACKOUT_THRESHOLD_REACHED = 2362, "amqp:not-allowed";
     SSL_INITIALIZATION_ERROR = 2393, "amqp:unauthorized-access";
     SSL_PEER_NAME_MISMATCH = 2398, "amqp:unauthorized-access";

@@ -164,9 +164,7 @@ impl<T: Transport> Core<T> {
 
     /// Answers what the journal has synced.
     pub fn confirm(&mut self, state: &mut State) {
-        let synced = state.store.synced();
-        while self.local.confirmations.front().is_some_and(|first| first.ticket <= synced) {
-            let Some(Confirmation { what, .. }) = self.local.confirmations.pop_front() else { return };
+        while let Some(what) = self.local.confirmations.take_synced(&state.store) {
             let (key, generation) = match &what {
                 Confirmed::Put(receipt) => (receipt.key, receipt.generation),
                 Confirmed::Removal(removal) => (removal.key, removal.generation),
@@ -420,13 +418,15 @@ fn closed(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<Sai
     }
 }
 
-/// Where this connection has caused something to be defined or deleted, holds what it is told until the journal has
+/// Where this connection has caused something to be defined or deleted, holds what it is told until the journals have
 /// synced that.
 fn hold(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let Some(ticket) = state.noted.take_ticket().filter(|ticket| *ticket > state.store.synced()) else { return };
-    peer.held += 1;
-    let what = Confirmed::Defined { key: peer.key, generation: peer.generation };
-    local.confirmations.push_back(Confirmation { ticket, what });
+    let Some(tickets) = state.noted.take_tickets() else { return };
+    for ticket in tickets.iter().filter(|ticket| !state.store.is_synced(*ticket)) {
+        peer.held += 1;
+        let what = Confirmed::Defined { key: peer.key, generation: peer.generation };
+        local.confirmations.push(Confirmation { ticket, what });
+    }
 }
 
 /// What comes due for one connection.

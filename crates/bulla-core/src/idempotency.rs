@@ -7,8 +7,8 @@
 
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
-use bulla_queue::{Store, Ticket};
-use std::collections::VecDeque;
+use bulla_queue::{StoreNumber, Ticket};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ const MESSAGE_ID_BYTES_MAX: usize = 255;
 /// Expired keys whose notes go in one unit.
 const EXPIRE_AT_ONCE: usize = 256;
 /// What the names of the notes begin with.
-const PREFIX: &str = "idempotency/";
+pub(crate) const PREFIX: &str = "idempotency/";
 /// The version of a note.
 const VERSION: u8 = 1;
 
@@ -100,8 +100,8 @@ struct Entry {
     message_id: Option<Box<str>>,
     expires_ms: u64,
     ticket: Ticket,
-    /// It has a note.
-    is_noted: bool,
+    /// The store that has a note of it.
+    noted_in: Option<StoreNumber>,
 }
 
 #[derive(Debug, Default)]
@@ -159,7 +159,7 @@ impl Entry {
         note
     }
 
-    fn decode(note: &[u8]) -> Option<Self> {
+    fn decode(store: StoreNumber, note: &[u8]) -> Option<Self> {
         let (version, note) = note.split_first()?;
         let (expires, note) = note.split_first_chunk::<8>()?;
         let (body, note) = note.split_first_chunk::<32>()?;
@@ -172,16 +172,16 @@ impl Entry {
             message_id: message_id.map(Box::from),
             expires_ms: u64::from_be_bytes(*expires),
             ticket: Ticket::NOW,
-            is_noted: true,
+            noted_in: Some(store),
         })
     }
 }
 
 impl Keys {
-    /// The keys that the notes of a store know. One that can't be read is left alone.
-    pub fn read(store: &Store) -> Self {
-        let known = |(name, note)| Some((KeyId::of_note(name)?, Entry::decode(note)?));
-        let mut found: Vec<(KeyId, Entry)> = store.notes(PREFIX).filter_map(known).collect();
+    /// The keys that notes know. One that can't be read is left alone.
+    pub fn read<'a>(notes: impl Iterator<Item = (StoreNumber, &'a str, &'a [u8])>) -> Self {
+        let known = |(store, name, note)| Some((KeyId::of_note(name)?, Entry::decode(store, note)?));
+        let mut found: Vec<(KeyId, Entry)> = notes.filter_map(known).collect();
         found.sort_by_key(|(_, entry)| entry.expires_ms);
         let mut keys = Self::default();
         found.into_iter().for_each(|(id, entry)| keys.add(id, entry));
@@ -216,24 +216,25 @@ impl Keys {
         Ok(Answer::Do(Box::new(Claim { id, user, body: keyed.body, message_id, _under_way: under_way })))
     }
 
-    /// Puts a message under a key: `put` is given what becomes of notes with a message that `is_durable`, and says
-    /// when it is in the journal. Keys that have to go for this one go in the same unit.
+    /// Puts a message under a key: `put` is given what becomes of notes with it, and says when it is in the journal.
+    /// The key is noted in the store that a durable message goes to. Keys that have to go for this one go in the same
+    /// unit; notes of them in another store go after a restart.
     ///
     /// # Errors
     /// Those of `put`: the key is free again.
     pub fn put<E>(
         &mut self,
         claim: Claim,
-        is_durable: bool,
+        store: Option<StoreNumber>,
         wall_ms: u64,
         put: impl FnOnce(&Notes) -> Result<Ticket, E>,
     ) -> Result<Ticket, E> {
         let Claim { id, user, body, message_id, _under_way } = claim;
         let expires_ms = wall_ms.saturating_add(KEPT_MS);
-        let mut entry = Entry { user, body, message_id, expires_ms, ticket: Ticket::NOW, is_noted: is_durable };
+        let mut entry = Entry { user, body, message_id, expires_ms, ticket: Ticket::NOW, noted_in: store };
         let goes = self.too_many(id, &entry);
-        let mut notes = self.notes_gone(&goes);
-        if is_durable {
+        let mut notes = store.map(|store| self.notes_gone(&goes, store)).unwrap_or_default();
+        if store.is_some() {
             notes.push((id.note_name(), Some(entry.encode())));
         }
         let put = put(&notes);
@@ -246,14 +247,15 @@ impl Keys {
     }
 
     /// Forgets keys whose time is over. Returns what becomes of their notes.
-    pub fn expire(&mut self, wall_ms: u64) -> Notes {
+    pub fn expire(&mut self, wall_ms: u64) -> Vec<(StoreNumber, Notes)> {
         self.under_way.retain(|_, put| put.strong_count() > 0);
         let mut gone = Vec::new();
         for of_user in self.users.values() {
             let over = |id: &&KeyId| self.entries.get(*id).is_none_or(|entry| entry.expires_ms <= wall_ms);
             gone.extend(of_user.order.iter().take_while(over).take(EXPIRE_AT_ONCE - gone.len()).copied());
         }
-        let notes = self.notes_gone(&gone);
+        let stores: BTreeSet<StoreNumber> = gone.iter().filter_map(|id| self.entries.get(id)?.noted_in).collect();
+        let notes = stores.into_iter().map(|store| (store, self.notes_gone(&gone, store))).collect();
         gone.into_iter().for_each(|id| self.remove(id));
         notes
     }
@@ -299,8 +301,8 @@ impl Keys {
         goes
     }
 
-    fn notes_gone(&self, gone: &[KeyId]) -> Notes {
-        let is_noted = |id: &&KeyId| self.entries.get(*id).is_some_and(|entry| entry.is_noted);
+    fn notes_gone(&self, gone: &[KeyId], store: StoreNumber) -> Notes {
+        let is_noted = |id: &&KeyId| self.entries.get(*id).is_some_and(|entry| entry.noted_in == Some(store));
         gone.iter().filter(is_noted).map(|id| (id.note_name(), None)).collect()
     }
 

@@ -42,6 +42,7 @@ pub mod rights;
 pub mod route;
 pub mod sign_in;
 pub mod sole_connection;
+pub mod stores;
 pub mod task;
 pub mod topics;
 pub mod traffic_history;

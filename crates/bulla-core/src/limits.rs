@@ -12,7 +12,8 @@ use crate::authority::ANONYMOUS;
 use crate::catalog::limits::{Kept, Limit, UserLimits, UserStatus};
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
-use bulla_queue::Ticket;
+use crate::stores::{PerStore, Stores};
+use bulla_queue::{StoreNumber, Ticket};
 pub use key_time::{KeyTime, KeyWork};
 pub use queue::QueueUses;
 use slab::Slab;
@@ -148,13 +149,21 @@ struct Uses {
     /// What it may still make that is kept, and when that was reckoned.
     may_make: u32,
     may_make_at: Instant,
-    /// Bytes of its persistent messages that wait for the disk, by what they wait for, and together.
-    waiting: VecDeque<(Ticket, u64)>,
-    waiting_bytes: u64,
+    /// Its persistent messages that wait for the disk.
+    waiting: PerStore<Waiting>,
     /// Bytes of all its persistent messages.
     put_bytes: u64,
     /// Held by each of its messages that is being sealed or checked.
     sealing: Arc<()>,
+}
+
+/// Bytes of a user's persistent messages that wait for the disk of one store.
+#[derive(Clone, Debug, Default)]
+struct Waiting {
+    /// By what they wait for.
+    by_ticket: VecDeque<(Ticket, u64)>,
+    /// Together.
+    bytes: u64,
 }
 
 /// One of a user's messages that are being sealed or checked, for as long as this is kept.
@@ -228,8 +237,7 @@ impl ConnectedUsers {
             told_of_passing: [false; 2],
             may_make: MADE_AT_ONCE,
             may_make_at: now,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            waiting: PerStore::default(),
             put_bytes: 0,
             sealing: Arc::default(),
         }));
@@ -465,18 +473,19 @@ impl ConnectedUsers {
         self.all.get(id.0).is_some_and(|uses| uses.being_sealed() >= BEING_SEALED_MAX)
     }
 
-    /// A persistent message of that user is on its way to the disk, which has come to `synced`.
-    pub fn wrote(&mut self, id: UserId, bytes: usize, ticket: Ticket, synced: Ticket) {
+    /// A persistent message of that user is on its way to the disk of one of the stores.
+    pub fn wrote(&mut self, id: UserId, bytes: usize, ticket: Ticket, stores: &Stores) {
         let Some(uses) = self.all.get_mut(id.0) else { return };
-        uses.synced(synced);
+        let waiting = uses.waiting.of(ticket.store());
+        waiting.look(stores);
         let bytes = bytes as u64;
         uses.put_bytes += bytes;
         self.put_bytes += bytes;
-        match uses.waiting.back_mut().filter(|(last, _)| *last == ticket) {
-            Some((_, waiting)) => *waiting += bytes,
-            None => uses.waiting.push_back((ticket, bytes)),
+        match waiting.by_ticket.back_mut().filter(|(last, _)| *last == ticket) {
+            Some((_, together)) => *together += bytes,
+            None => waiting.by_ticket.push_back((ticket, bytes)),
         }
-        uses.waiting_bytes += bytes;
+        waiting.bytes += bytes;
     }
 
     /// Bytes of persistent messages that all users have put.
@@ -489,11 +498,15 @@ impl ConnectedUsers {
         self.all.get(id.0).map_or(0, |uses| uses.put_bytes)
     }
 
-    /// Whether more of that user's messages wait for the disk than may while all that wait are too many.
-    pub fn waits_for_disk(&mut self, id: UserId, synced: Ticket) -> bool {
+    /// Whether more of that user's messages wait for the disk of that store, or of any, than may while all that wait
+    /// are too many.
+    pub fn waits_for_disk(&mut self, id: UserId, store: Option<StoreNumber>, stores: &Stores) -> bool {
         let Some(uses) = self.all.get_mut(id.0) else { return true };
-        uses.synced(synced);
-        uses.waiting_bytes > WAITING_BYTES_MAX
+        let waits = |waiting: &mut Waiting| waiting.look(stores) > WAITING_BYTES_MAX;
+        match store {
+            Some(store) => waits(uses.waiting.of(store)),
+            None => uses.waiting.all_mut().any(waits),
+        }
     }
 
     /// So many bytes were delivered to that user.
@@ -567,14 +580,17 @@ impl ConnectedUsers {
     }
 }
 
-impl Uses {
-    /// The disk has come so far.
-    fn synced(&mut self, synced: Ticket) {
-        while let Some((_, bytes)) = self.waiting.pop_front_if(|(ticket, _)| *ticket <= synced) {
-            self.waiting_bytes -= bytes;
+impl Waiting {
+    /// Forgets what is durable by now; returns the bytes of the rest.
+    fn look(&mut self, stores: &Stores) -> u64 {
+        while let Some((_, bytes)) = self.by_ticket.pop_front_if(|(ticket, _)| stores.is_synced(*ticket)) {
+            self.bytes -= bytes;
         }
+        self.bytes
     }
+}
 
+impl Uses {
     /// Reckons what it may make by now.
     fn rest(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.may_make_at);

@@ -20,7 +20,7 @@ use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
 use crate::envelope::{Defaults, Label};
 use crate::events;
-use crate::idempotency::Keys;
+use crate::idempotency::{self, Keys};
 use crate::limits::{ConnectedUsers, QueueUses, UserId};
 use crate::mailbox::{Mailboxes, Notice};
 use crate::maps::HashMap;
@@ -36,6 +36,7 @@ use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
 use crate::sign_in::tokens::Tokens;
 use crate::sole_connection::SoleConnections;
+use crate::stores::Stores;
 use crate::task::{Tasks, costs_now};
 use crate::topics::Topics;
 use crate::traffic_history::TrafficHistory;
@@ -43,9 +44,7 @@ use crate::triggering::{self, Triggering};
 use crate::users::Users;
 use crate::wall_clock::wall_ms;
 use bulla_device::role;
-use bulla_queue::{
-    Backlog, DeliverySequence, DepthWatch, MessageId, QueueAttributes, QueueId, Store, Ticket, UserShare,
-};
+use bulla_queue::{Backlog, DeliverySequence, DepthWatch, MessageId, QueueAttributes, QueueId, Ticket, UserShare};
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
 use bulla_seal::{Opener, Policy};
@@ -125,10 +124,10 @@ pub struct Manager {
     state: Mutex<State>,
 }
 
-/// What changes under the lock: the store, the definitions, and who uses which queue.
+/// What changes under the lock: the stores, the definitions, and who uses which queue.
 pub struct State {
-    /// The queues and their journal.
-    pub store: Store,
+    /// The queues and their journals, by store.
+    pub store: Stores,
     /// Idempotency keys of puts that were done.
     pub keys: Keys,
     /// What the time is.
@@ -256,7 +255,7 @@ pub enum Stays {
 
 impl State {
     fn new(
-        mut store: Store,
+        mut store: Stores,
         (definitions, noted): (Definitions, Noted),
         definitions_writer: Arc<Writer>,
         peer_lines: Arc<PeerLines>,
@@ -265,7 +264,7 @@ impl State {
         users.follow_kept(definitions.kept());
         store.tell_marks_by(report_options::body_asks);
         Self {
-            keys: Keys::read(&store),
+            keys: Keys::read(store.notes_of_all(idempotency::PREFIX)),
             store,
             clock: Clock::default(),
             definitions,
@@ -296,8 +295,8 @@ impl State {
 
     /// A state without a queue manager around it.
     #[cfg(any(test, feature = "simulation"))]
-    pub fn alone(store: Store, definitions: Definitions, noted: Noted) -> Self {
-        Self::new(store, (definitions, noted), Arc::default(), Arc::default())
+    pub fn alone(store: impl Into<Stores>, definitions: Definitions, noted: Noted) -> Self {
+        Self::new(store.into(), (definitions, noted), Arc::default(), Arc::default())
     }
 }
 
@@ -316,13 +315,13 @@ pub struct Parts {
 }
 
 impl Manager {
-    /// A queue manager over an opened store.
+    /// A queue manager over its opened stores: one, or several by name.
     pub fn new(
         data: PathBuf,
         rings: Rings,
         passphrase: Option<Passphrase>,
         users: Users,
-        store: Store,
+        stores: impl Into<Stores>,
         (definitions, noted): (Definitions, Noted),
         Parts { mailboxes, tasks, devices, audit, arriving }: Parts,
     ) -> Self {
@@ -363,7 +362,7 @@ impl Manager {
             arriving,
             definitions_writer: definitions_writer.clone(),
             synced: Arc::default(),
-            state: Mutex::new(State::new(store, (definitions, noted), definitions_writer, peer_lines)),
+            state: Mutex::new(State::new(stores.into(), (definitions, noted), definitions_writer, peer_lines)),
         }
     }
 
@@ -570,9 +569,11 @@ impl State {
     /// waits for the disk, only users who have put little of that get credit; while much of a user's is being sealed,
     /// it gets none for what may have to be sealed. 0 means: ask again when there is room.
     pub fn promise(&mut self, queue: Option<&Route>, user: Option<UserId>, wanted: u32) -> u32 {
-        let may_write = match self.store.backlog() {
+        let may_write = match self.store.backlog(queue.map(|route| route.queue)) {
             Backlog::Usual => true,
-            Backlog::Much => user.is_some_and(|user| !self.users.waits_for_disk(user, self.store.synced())),
+            Backlog::Much => user.is_some_and(|user| {
+                !self.users.waits_for_disk(user, queue.map(|route| route.queue.store()), &self.store)
+            }),
             Backlog::TooMuch => false,
         };
         let is_sealed = queue.is_none_or(|route| route.policy.is_some());
@@ -590,9 +591,8 @@ impl State {
 
     /// A user's messages of so many bytes are on their way to the disk.
     pub fn wrote(&mut self, user: Option<UserId>, bytes: usize, ticket: Ticket) {
-        let synced = self.store.synced();
-        if let Some(user) = user.filter(|_| ticket > synced) {
-            self.users.wrote(user, bytes, ticket, synced);
+        if let Some(user) = user.filter(|_| !self.store.is_synced(ticket)) {
+            self.users.wrote(user, bytes, ticket, &self.store);
         }
     }
 

@@ -10,7 +10,8 @@
 use crate::catalog::{Change, Definitions, LocalQueue, Object, Sort};
 use crate::manager::{Manager, State, attributes};
 use crate::mqsc::kept;
-use bulla_queue::{DefineError, DefinitionUnit, JournalError, QueueChange, QueueId, Reserve, Store, Ticket};
+use crate::stores::{Stores, Tickets};
+use bulla_queue::{DefineError, DefinitionUnit, JournalError, QueueChange, QueueId, Reserve, StoreNumber, Ticket};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,18 +33,18 @@ pub struct Noted {
     /// The number of the last change.
     pub last: u64,
     /// Until when the answers of this turn have to wait.
-    ticket: Option<Ticket>,
+    tickets: Option<Tickets>,
 }
 
 impl Noted {
     /// Goes on behind that number.
     pub fn after(last: u64) -> Self {
-        Self { last, ticket: None }
+        Self { last, tickets: None }
     }
 
     /// Until when answers to what was done since the last call have to wait.
-    pub fn take_ticket(&mut self) -> Option<Ticket> {
-        self.ticket.take()
+    pub fn take_tickets(&mut self) -> Option<Tickets> {
+        self.tickets.take()
     }
 }
 
@@ -84,7 +85,7 @@ struct QueueChanges<'a> {
 }
 
 impl<'a> QueueChanges<'a> {
-    fn of(changes: &'a [Change], definitions: &'a Definitions, store: &Store) -> Self {
+    fn of(changes: &'a [Change], definitions: &'a Definitions, store: &Stores) -> Self {
         let mut all = Self::default();
         // Subscriptions that the same changes define, with their queues.
         let mut managed: BTreeMap<&str, Option<&str>> = BTreeMap::new();
@@ -111,7 +112,7 @@ impl<'a> QueueChanges<'a> {
         all
     }
 
-    fn delete(&mut self, name: &'a str, purge: bool, store: &Store) {
+    fn delete(&mut self, name: &'a str, purge: bool, store: &Stores) {
         self.defined.remove(name);
         if store.queue(name).is_some() {
             *self.gone.entry(name).or_default() |= purge;
@@ -121,7 +122,7 @@ impl<'a> QueueChanges<'a> {
 
 /// How much of the reserve a unit may use: what only takes away may use all of it, what alters or limits half of it,
 /// and what defines something new nothing.
-fn reserve(objects: &[(String, Option<String>)], store: &Store) -> Reserve {
+fn reserve(objects: &[(String, Option<String>)], store: &Stores) -> Reserve {
     let is_new = |name: &str| !store.has_object(name) && !name.starts_with(LIMITS);
     match objects {
         _ if objects.iter().all(|(_, text)| text.is_none()) => Reserve::Whole,
@@ -132,15 +133,16 @@ fn reserve(objects: &[(String, Option<String>)], store: &Store) -> Reserve {
 
 impl State {
     /// Makes changes true, in their order and in one commit: in the journal, in the store's queues, and in what is
-    /// defined. `notes` change in the same commit. It is durable once synced past the ticket.
+    /// defined. `notes` change in the same commit, or, where the changes are of another store than the local one, in
+    /// one of the local store before. It is durable once synced past the tickets.
     ///
     /// # Errors
-    /// The journal takes no more, or a definition does not fit; nothing is changed then.
+    /// The journal takes no more, a definition does not fit, or the changes are of two stores; nothing is changed then.
     pub fn commit_definitions(
         &mut self,
         changes: &[Change],
         notes: &[(&str, Option<&[u8]>)],
-    ) -> Result<Ticket, DefineError> {
+    ) -> Result<Tickets, DefineError> {
         let objects = kept::changed(&self.definitions, changes);
         let cleared = changes.iter().filter_map(|change| match change {
             Change::ClearLocal { name } => Some(name.as_str()),
@@ -150,6 +152,15 @@ impl State {
         let queues = QueueChanges::of(changes, &self.definitions, &self.store);
         if objects.is_empty() && queues.gone.is_empty() {
             return self.clear(&cleared);
+        }
+        let of_objects = objects.iter().map(|(name, _)| self.store.store_of_object(name));
+        let named = cleared.iter().chain(queues.gone.keys()).chain(queues.defined.keys());
+        let of_queues = named.map(|name| self.store.queue(name).map_or(StoreNumber::LOCAL, QueueId::store));
+        let mut stores = of_objects.chain(of_queues);
+        if let Some(first) = stores.next().filter(|_| self.store.are_several())
+            && stores.any(|store| store != first)
+        {
+            return Err(DefineError::OtherStore);
         }
         let gone: Vec<QueueId> = queues.gone.keys().filter_map(|name| self.store.queue(name)).collect();
         let cleared = cleared.iter().map(|name| QueueChange::Clear { name });
@@ -165,25 +176,29 @@ impl State {
         let objects: Vec<(&str, Option<&[u8]>)> =
             objects.iter().map(|(name, text)| (name.as_str(), text.as_ref().map(|text| text.as_bytes()))).collect();
         let unit = DefinitionUnit { queues: &queues, objects: &objects, notes: &notes, reserve };
-        let ticket = self.store.commit_definitions(&unit)?;
-        self.noted = Noted { last: self.noted.last + 1, ticket: Some(ticket) };
+        let tickets = self.store.commit_definitions(&unit)?;
+        self.noted.last += 1;
+        self.noted.tickets.get_or_insert_default().extend(tickets.iter());
         for queue in gone {
             self.uses.remove(&queue);
             self.dynamic_owners.remove(&queue);
         }
         self.take_over(changes);
-        self.definitions_writer.changed(changes, self.noted.last, ticket);
-        Ok(ticket)
+        self.definitions_writer.changed(changes, self.noted.last, &tickets);
+        Ok(tickets)
     }
 
     /// Clears queues, message by message: where nothing is defined with it, that needs no room for one large commit.
-    fn clear(&mut self, queues: &[&str]) -> Result<Ticket, DefineError> {
-        let mut ticket = Ticket::NOW;
+    fn clear(&mut self, queues: &[&str]) -> Result<Tickets, DefineError> {
+        let mut tickets = Tickets::default();
         for name in queues {
             let queue = self.store.queue(name).ok_or(DefineError::Unknown)?;
-            ticket = ticket.max(self.store.clear(queue)?);
+            match self.store.clear(queue)? {
+                Ticket::NOW => {}
+                ticket => tickets.add(ticket),
+            }
         }
-        Ok(ticket)
+        Ok(tickets)
     }
 
     /// The file has what is defined up to that change. The journal notes it, so that an older copy of the file is known
@@ -271,17 +286,17 @@ impl Synced {
 }
 
 impl Manager {
-    /// Waits until the journal has synced past a ticket. The queues' lock is taken for looks alone.
+    /// Waits until the journals have synced past these tickets. The queues' lock is taken for looks alone.
     ///
     /// # Errors
-    /// The journal takes nothing more.
-    pub fn wait_until_synced(&self, ticket: Ticket) -> Result<(), JournalError> {
+    /// A journal takes nothing more.
+    pub fn wait_until_synced(&self, tickets: &Tickets) -> Result<(), JournalError> {
         loop {
             let times = self.synced.times();
             let is_synced = {
                 let store = &mut self.lock().store;
                 store.poll(Instant::now())?;
-                ticket <= store.synced()
+                store.are_synced(tickets)
             };
             if is_synced {
                 return Ok(());
@@ -306,7 +321,7 @@ struct Wanted {
     changes: Vec<Change>,
     /// The number of the last of them, and when it is durable.
     last: u64,
-    ticket: Option<Ticket>,
+    tickets: Tickets,
     /// A thread waits for the file.
     is_hurried: bool,
     /// Why the last write failed.
@@ -326,10 +341,11 @@ impl Writer {
     }
 
     /// The file is to have these changes, too.
-    fn changed(&self, changes: &[Change], last: u64, ticket: Ticket) {
+    fn changed(&self, changes: &[Change], last: u64, tickets: &Tickets) {
         let mut wanted = self.wanted();
         wanted.changes.extend_from_slice(changes);
-        (wanted.last, wanted.ticket) = (last, Some(ticket));
+        wanted.last = last;
+        wanted.tickets.extend(tickets.iter());
         self.wake.notify_all();
     }
 
@@ -359,7 +375,7 @@ impl Writer {
         };
         let mut was_told = false;
         loop {
-            let (last, ticket, is_last) = {
+            let (last, tickets, is_last) = {
                 let is_idle = |wanted: &mut Wanted| wanted.last <= self.written() && !wanted.is_stopping;
                 let mut wanted = self.wake.wait_while(self.wanted(), is_idle).unwrap_or_else(PoisonError::into_inner);
                 if wanted.last <= self.written() {
@@ -367,11 +383,11 @@ impl Writer {
                 }
                 wanted.is_hurried = false;
                 std::mem::take(&mut wanted.changes).iter().for_each(|change| definitions.apply(change));
-                (wanted.last, wanted.ticket, wanted.is_stopping)
+                (wanted.last, wanted.tickets.clone(), wanted.is_stopping)
             };
             // The file never has what the journal could forget.
-            let synced = ticket.map_or(Ok(()), |ticket| manager.wait_until_synced(ticket));
-            let done = synced
+            let done = manager
+                .wait_until_synced(&tickets)
                 .map_err(io::Error::other)
                 .and_then(|()| write(&definitions, &Origin { journal: journal.clone(), change: last }));
             if done.is_ok() {

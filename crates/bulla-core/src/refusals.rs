@@ -65,9 +65,21 @@ impl PeerLines {
     }
 }
 
+/// The sub-reason of a unit of work that would span two stores.
+const STORES: &str = "stores";
+
+/// 2355: what happens in one unit of work lies in two stores.
+pub fn stores_mixed(detail: String) -> Refusal {
+    Refusal { cause: Some(STORES), ..Refusal::new(reason::UOW_MIX_NOT_SUPPORTED, detail) }
+}
+
 /// A store's refusal in reason codes.
 pub fn store_refusal(error: &PutError) -> Refusal {
-    let cause = matches!(error, PutError::UserShare { .. }).then_some("user-share");
+    let cause = match error {
+        PutError::UserShare { .. } => Some("user-share"),
+        PutError::OtherStore => Some(STORES),
+        _ => None,
+    };
     Refusal { cause, ..Refusal::new(reason::of(error.reason_code()), error.to_string()) }
 }
 

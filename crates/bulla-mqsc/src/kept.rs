@@ -5,7 +5,7 @@ use crate::nouns::authority::AUTHORITY_RECORD;
 use crate::nouns::channel_rule::CHANNEL_RULE;
 use crate::nouns::queue_manager::QUEUE_MANAGER;
 use crate::nouns::{self, Kept};
-use bulla_catalog::authority::{Entity, RecordKey, RuleKey};
+use bulla_catalog::authority::{Entity, ObjectType, RecordKey, RuleKey};
 use bulla_catalog::{Change, Definitions, LocalQueue, Sort};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write};
@@ -21,6 +21,21 @@ pub(super) enum ObjectName {
     Manager,
     Authority(RecordKey),
     Rule(RuleKey),
+}
+
+/// The queue that a definition is about, by the name of its record: one that defines a queue, its policy, or who may do
+/// what with it. What stands there may also be a pattern, or the name of something else than a queue.
+#[must_use]
+pub fn queue_of(record: &str) -> Option<&str> {
+    let (word, rest) = record.split_once(' ')?;
+    match word {
+        _ if word == nouns::noun(Sort::Local).word() || word == nouns::noun(Sort::Policy).word() => Some(rest),
+        _ if word == AUTHORITY_RECORD.word() => {
+            let profile = rest.strip_prefix(ObjectType::Queue.word())?.trim_start().strip_prefix('"')?;
+            profile.split_once('"').map(|(profile, _)| profile)
+        }
+        _ => None,
+    }
 }
 
 /// The place of a noun in the file; none for what this program does not know.
@@ -175,6 +190,31 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
 /// # Errors
 /// What is wrong, with the line of the text that the records make.
 pub fn from_records(records: &BTreeMap<String, String>, path: &Path) -> Result<Definitions, LoadError> {
+    let texts = in_order(records);
+    let read = texts.split_first().and_then(|(header, commands)| objects::from_pieces(header, commands, path));
+    match read {
+        Some(definitions) => Ok(definitions),
+        // What is wrong is said with its line.
+        None => Definitions::from_text(&texts.concat(), path),
+    }
+}
+
+/// Whether records are of a queue manager, and not only of some of its objects.
+#[must_use]
+pub fn are_whole(records: &BTreeMap<String, String>) -> bool {
+    records.contains_key(HEADER_RECORD)
+}
+
+/// What `base` and records of further objects define together.
+///
+/// # Errors
+/// A record is not what this program writes.
+pub fn add(base: Definitions, records: &BTreeMap<String, String>, path: &Path) -> Result<Definitions, LoadError> {
+    Definitions::from_commands(&in_order(records).concat(), path, base)
+}
+
+/// The texts of records, in the order of the file.
+fn in_order(records: &BTreeMap<String, String>) -> Vec<&str> {
     let mut records: Vec<(usize, &str)> = records
         .iter()
         .map(|(name, text)| {
@@ -186,13 +226,7 @@ pub fn from_records(records: &BTreeMap<String, String>, path: &Path) -> Result<D
         .collect();
     // The sort is stable: within a noun the order is that of the names.
     records.sort_by_key(|(place, _)| *place);
-    let texts: Vec<&str> = records.into_iter().map(|(_, text)| text).collect();
-    let read = texts.split_first().and_then(|(header, commands)| objects::from_pieces(header, commands, path));
-    match read {
-        Some(definitions) => Ok(definitions),
-        // What is wrong is said with its line.
-        None => Definitions::from_text(&texts.concat(), path),
-    }
+    records.into_iter().map(|(_, text)| text).collect()
 }
 
 #[cfg(test)]

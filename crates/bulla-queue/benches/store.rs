@@ -150,7 +150,7 @@ fn one_at_a_time(
             ticket = store.put(queue, message(body, true))?;
         }
         store.flush(Instant::now())?;
-        while store.synced() < ticket {
+        while !store.is_synced(ticket) {
             wakes.recv_timeout(Duration::from_secs(10))?;
             store.poll(Instant::now())?;
         }
@@ -169,11 +169,11 @@ fn pipelined((store, wakes): &mut (Store, Receiver<()>), body: &Bytes, batch: us
         tickets.push_back(store.put(queue, message(body, true))?);
         if tickets.len() == 2 * batch {
             store.flush(Instant::now())?;
-            while tickets.front().is_some_and(|ticket| *ticket > store.synced()) {
+            while tickets.front().is_some_and(|ticket| !store.is_synced(*ticket)) {
                 wakes.recv_timeout(Duration::from_secs(10))?;
                 store.poll(Instant::now())?;
             }
-            while tickets.front().is_some_and(|ticket| *ticket <= store.synced()) {
+            while tickets.front().is_some_and(|ticket| store.is_synced(*ticket)) {
                 tickets.pop_front();
             }
         }

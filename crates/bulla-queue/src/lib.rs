@@ -21,13 +21,13 @@
 //! };
 //! let ticket = store.put(orders, order)?;
 //! store.flush(Instant::now())?; // once a turn of the caller's loop
-//! assert!(ticket <= store.synced()); // now it may be confirmed
+//! assert!(store.is_synced(ticket)); // now it may be confirmed
 //!
 //! let found = store.lock_next(orders, None, 0).expect("one was put");
 //! assert_eq!(store.body(found.id)?, vec![1, 2, 3].into());
 //! let ticket = store.acknowledge(found.id)?;
 //! store.flush(Instant::now())?;
-//! assert!(ticket <= store.synced());
+//! assert!(store.is_synced(ticket));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -49,7 +49,10 @@ pub use file_log::{
     INLINE_WITHIN, JOURNAL_THREAD, SEGMENT_BYTES_DEFAULT, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
 pub use log::Log;
-pub use message::{Chunks, Found, Message, MessageId, PRIORITY_DEFAULT, PRIORITY_MAX, Place, QueueId, Ticket, User};
+pub use message::{
+    Chunks, Found, Message, MessageId, PRIORITY_DEFAULT, PRIORITY_MAX, Place, QueueId, STORES_MAX, StoreNumber, Ticket,
+    User,
+};
 pub use queue::{
     Arrivals, Crossing, CrossingKind, DEPTH_DEFAULT, DEPTH_MAX, DeliverySequence, DepthWatch, Full,
     MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX, QueueAttributes, QueueStatus, UserShare,

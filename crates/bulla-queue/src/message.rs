@@ -5,21 +5,111 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Names a queue for as long as the store is open; the journal gives the same queue the same number after a restart.
-#[derive(Clone, Copy, Eq, PartialEq, Hash, Ord, PartialOrd, Debug)]
-pub struct QueueId(pub u32);
+/// Stores that one program may have open side by side.
+pub const STORES_MAX: usize = 16;
+/// Bits of a message id and of a ticket below the store's number.
+const STORE_SHIFT_BITS: u32 = 60;
+/// Bits of a queue's id below the store's number.
+const QUEUE_STORE_SHIFT_BITS: u32 = 32;
+/// The largest number that a store gives to a message.
+pub(crate) const MESSAGE_NUMBER_MAX: u64 = (1 << STORE_SHIFT_BITS) - 1;
 
-/// Names a message. Unique in the life of the store, restarts included, and grows with every put.
+const _: () = assert!(STORES_MAX <= 1 << (u64::BITS - STORE_SHIFT_BITS));
+
+/// Tells the stores of one program apart. It is part of every id and ticket that a store gives out and is not in its
+/// journal, so that a store may have another number after a restart.
+#[derive(Clone, Copy, Eq, PartialEq, Hash, Ord, PartialOrd, Debug, Default)]
+pub struct StoreNumber(u8);
+
+impl StoreNumber {
+    /// The number of a program's only store, or of its first.
+    pub const LOCAL: StoreNumber = StoreNumber(0);
+
+    /// The store at that place; none from [`STORES_MAX`] on.
+    #[must_use]
+    pub const fn new(place: usize) -> Option<Self> {
+        if place < STORES_MAX { Some(Self(place as u8)) } else { None }
+    }
+
+    /// Its place among the stores.
+    #[must_use]
+    pub const fn place(self) -> usize {
+        self.0 as usize
+    }
+
+    /// What message ids and tickets of this store begin with.
+    pub(crate) const fn base(self) -> u64 {
+        (self.0 as u64) << STORE_SHIFT_BITS
+    }
+}
+
+/// Names a queue for as long as its store is open; the journal gives the same queue the same number after a restart.
+#[derive(Clone, Copy, Eq, PartialEq, Hash, Ord, PartialOrd)]
+pub struct QueueId(u64);
+
+impl QueueId {
+    /// The queue that has this number in that store.
+    #[must_use]
+    pub const fn new(store: StoreNumber, number: u32) -> Self {
+        Self((store.0 as u64) << QUEUE_STORE_SHIFT_BITS | number as u64)
+    }
+
+    /// The store that the queue is in.
+    #[must_use]
+    pub const fn store(self) -> StoreNumber {
+        StoreNumber((self.0 >> QUEUE_STORE_SHIFT_BITS) as u8)
+    }
+
+    /// Its number there.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+impl fmt::Debug for QueueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QueueId({}, {})", self.store().0, self.number())
+    }
+}
+
+/// Names a message. Unique in the life of its store, restarts included, and grows with every put there.
 #[derive(Clone, Copy, Eq, PartialEq, Hash, Ord, PartialOrd, Debug)]
 pub struct MessageId(pub u64);
 
-/// When something is durable: compare with [`Store::synced`](crate::Store::synced).
-#[derive(Clone, Copy, Eq, PartialEq, Hash, Ord, PartialOrd, Debug)]
+impl MessageId {
+    /// The store that the message is in.
+    #[must_use]
+    pub const fn store(self) -> StoreNumber {
+        StoreNumber((self.0 >> STORE_SHIFT_BITS) as u8)
+    }
+
+    /// Its number there.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0 & MESSAGE_NUMBER_MAX
+    }
+}
+
+/// When something is durable: see [`Store::is_synced`](crate::Store::is_synced). Tickets of two stores have no order.
+#[derive(Clone, Copy, Eq, PartialEq, Hash, Debug)]
 pub struct Ticket(pub(crate) u64);
 
 impl Ticket {
     /// Needs no waiting: what it stands for was never meant to reach the disk, or is there already.
     pub const NOW: Ticket = Ticket(0);
+
+    /// The store that it is of.
+    #[must_use]
+    pub const fn store(self) -> StoreNumber {
+        StoreNumber((self.0 >> STORE_SHIFT_BITS) as u8)
+    }
+
+    /// The later one of two of the same store.
+    #[must_use]
+    pub(crate) fn max(self, other: Ticket) -> Ticket {
+        Ticket(self.0.max(other.0))
+    }
 }
 
 /// A place in a queue's delivery order, stable while messages before and after it come and go.

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::message::{MessageId, QueueId};
+use crate::message::{MessageId, QueueId, StoreNumber};
 
 /// The first four bytes of a batch.
 pub const BATCH_MAGIC: [u8; 4] = *b"BATC";
@@ -232,23 +232,23 @@ impl Record<'_> {
             Record::Moved(put) => encode_put(KIND_MOVED, put, out),
             Record::Removed(id) => {
                 start(KIND_REMOVED, 0, 16, 0, out);
-                out.extend_from_slice(&id.0.to_le_bytes());
+                out.extend_from_slice(&id.number().to_le_bytes());
             }
             Record::Failed { id, delivery_count } => {
                 start(KIND_FAILED, 0, 24, 0, out);
-                out.extend_from_slice(&id.0.to_le_bytes());
+                out.extend_from_slice(&id.number().to_le_bytes());
                 out.extend_from_slice(&u64::from(*delivery_count).to_le_bytes());
             }
             Record::Defined { queue, name } => {
                 start(KIND_DEFINED, 0, self.head_bytes(), 0, out);
-                out.extend_from_slice(&queue.0.to_le_bytes());
+                out.extend_from_slice(&queue.number().to_le_bytes());
                 out.extend_from_slice(&(name.len() as u32).to_le_bytes());
                 out.extend_from_slice(name.as_bytes());
                 pad(out, name.len());
             }
             Record::Deleted(queue) => {
                 start(KIND_DELETED, 0, 16, 0, out);
-                out.extend_from_slice(&u64::from(queue.0).to_le_bytes());
+                out.extend_from_slice(&u64::from(queue.number()).to_le_bytes());
             }
             Record::Checkpoint { next_id, next_queue, clean } => {
                 start(KIND_CHECKPOINT, u8::from(*clean), 24, 0, out);
@@ -267,7 +267,7 @@ impl Record<'_> {
             Record::ObjectGone { name } => encode_note(KIND_OBJECT_GONE, name, &[], out),
             Record::Delayed { id, until_ms } => {
                 start(KIND_DELAYED, 0, DELAYED_BYTES, 0, out);
-                out.extend_from_slice(&id.0.to_le_bytes());
+                out.extend_from_slice(&id.number().to_le_bytes());
                 out.extend_from_slice(&until_ms.to_le_bytes());
             }
         }
@@ -295,8 +295,8 @@ fn start(kind: u8, detail: u8, bytes: usize, body_crc: u32, out: &mut Vec<u8>) {
 fn encode_put(kind: u8, put: &PutRecord<'_>, out: &mut Vec<u8>) {
     let user = put.user.unwrap_or_default();
     let mut fixed = [0_u8; PUT_HEADER_BYTES - 8];
-    fixed[..8].copy_from_slice(&put.id.0.to_le_bytes());
-    fixed[8..12].copy_from_slice(&put.queue.0.to_le_bytes());
+    fixed[..8].copy_from_slice(&put.id.number().to_le_bytes());
+    fixed[8..12].copy_from_slice(&put.queue.number().to_le_bytes());
     fixed[12..16].copy_from_slice(&put.body_bytes.to_le_bytes());
     fixed[16..24].copy_from_slice(&put.put_at_ms.to_le_bytes());
     fixed[24..32].copy_from_slice(&put.expires_at_ms.unwrap_or(EXPIRES_NEVER).to_le_bytes());
@@ -389,7 +389,7 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
             let expires_at_ms = u64_at(record, 32).ok_or(SHORT)?;
             let put = PutRecord {
                 id: MessageId(u64_at(record, 8).ok_or(SHORT)?),
-                queue: QueueId(u32_at(record, 16).ok_or(SHORT)?),
+                queue: QueueId::new(StoreNumber::LOCAL, u32_at(record, 16).ok_or(SHORT)?),
                 priority: detail,
                 body_bytes: u32_at(record, 20).ok_or(SHORT)?,
                 body_crc: u32::from_le_bytes([a, b, c, d]),
@@ -412,10 +412,10 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
             delivery_count: u32_at(record, 16).ok_or(SHORT)?,
         },
         KIND_DEFINED => Record::Defined {
-            queue: QueueId(u32_at(record, 8).ok_or(SHORT)?),
+            queue: QueueId::new(StoreNumber::LOCAL, u32_at(record, 8).ok_or(SHORT)?),
             name: name_at(record, 16, u32_at(record, 12).ok_or(SHORT)? as usize, QUEUE_NAME_BYTES_MAX)?,
         },
-        KIND_DELETED => Record::Deleted(QueueId(u32_at(record, 8).ok_or(SHORT)?)),
+        KIND_DELETED => Record::Deleted(QueueId::new(StoreNumber::LOCAL, u32_at(record, 8).ok_or(SHORT)?)),
         KIND_CHECKPOINT => Record::Checkpoint {
             next_id: u64_at(record, 8).ok_or(SHORT)?,
             next_queue: u32_at(record, 16).ok_or(SHORT)?,
@@ -507,7 +507,7 @@ pub fn check_bodies(head: &[u8], bodies: &[u8], wrong: &mut dyn FnMut(BodyError)
         if body.is_none_or(|body| crc32c::crc32c(body) != crc) {
             let of = match record {
                 Record::Object { name, .. } => format!("object {name}"),
-                Record::Put(put) | Record::Moved(put) => format!("message {}", put.id.0),
+                Record::Put(put) | Record::Moved(put) => format!("message {}", put.id.number()),
                 _ => continue,
             };
             wrong(BodyError { of, offset: offset as u64 });

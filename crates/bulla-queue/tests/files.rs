@@ -64,7 +64,7 @@ fn open(dir: &Path, driver: Driver) -> (Store, Receiver<()>) {
 
 fn wait(store: &mut Store, wakes: &Receiver<()>, ticket: Ticket) {
     store.flush(Instant::now()).unwrap();
-    while store.synced() < ticket {
+    while !store.is_synced(ticket) {
         wakes.recv_timeout(WAKE_UP_MAX).expect("the journal wakes those who wait");
         store.poll(Instant::now()).unwrap();
     }

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
 
 use bulla_queue::record::{BATCH_HEADER_BYTES, BatchHeader, PutRecord, Record, Records, check_bodies};
-use bulla_queue::{MessageId, NOTE_VALUE_BYTES_MAX, OBJECT_BYTES_MAX, OBJECT_NAME_BYTES_MAX, QueueId, SegmentHeader};
+use bulla_queue::{
+    MessageId, NOTE_VALUE_BYTES_MAX, OBJECT_BYTES_MAX, OBJECT_NAME_BYTES_MAX, QueueId, SegmentHeader, StoreNumber,
+};
 
 const PAGE: &str = include_str!("../../../docs/formats/journal.md");
 const SALT: u64 = 0x5eed;
@@ -12,7 +14,7 @@ const SEGMENT: SegmentHeader = SegmentHeader { epoch: 1, base: 0, capacity: 16 <
 fn records() -> [Record<'static>; 2] {
     let put = PutRecord {
         id: MessageId(1 << 40),
-        queue: QueueId(1),
+        queue: QueueId::new(StoreNumber::LOCAL, 1),
         priority: 4,
         body_bytes: 5,
         body_crc: crc32c::crc32c(b"hello"),
@@ -21,7 +23,7 @@ fn records() -> [Record<'static>; 2] {
         delivery_count: 0,
         user: Some("alice"),
     };
-    [Record::Defined { queue: QueueId(1), name: "ORDERS" }, Record::Put(put)]
+    [Record::Defined { queue: QueueId::new(StoreNumber::LOCAL, 1), name: "ORDERS" }, Record::Put(put)]
 }
 
 fn example() -> Vec<u8> {
@@ -100,8 +102,8 @@ fn every_kind_of_record_reads_as_it_was_written() {
         Record::Moved(PutRecord { user: Some(&long), ..put }),
         Record::Removed(MessageId(9)),
         Record::Failed { id: MessageId(10), delivery_count: 4 },
-        Record::Defined { queue: QueueId(3), name: &long },
-        Record::Deleted(QueueId(3)),
+        Record::Defined { queue: QueueId::new(StoreNumber::LOCAL, 3), name: &long },
+        Record::Deleted(QueueId::new(StoreNumber::LOCAL, 3)),
         Record::Delayed { id: MessageId(11), until_ms: 1_700_000_000_000 },
         Record::Checkpoint { next_id: 12, next_queue: 5, clean: true },
         Record::Checkpoint { next_id: 12, next_queue: 5, clean: false },

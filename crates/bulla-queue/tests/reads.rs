@@ -36,7 +36,7 @@ fn message(number: u64, bytes: usize) -> Message {
 }
 
 fn settle(store: &mut Store) {
-    while store.synced() < store.written() {
+    while !store.is_synced(store.written()) {
         store.poll(Instant::now()).unwrap();
     }
 }

@@ -109,7 +109,7 @@ fn get(store: &mut Store, queue: QueueId, random: &mut Rng) {
 }
 
 fn settle(store: &mut Store) {
-    while store.synced() < store.written() {
+    while !store.is_synced(store.written()) {
         store.poll(Instant::now()).unwrap();
     }
 }

@@ -8,7 +8,7 @@ use bulla_queue::sim::{Manner, SimDisk, SimEngine};
 use bulla_queue::{
     Backlog, CrossingKind, DefineError, DeliverySequence, DepthWatch, FileSpill, Limits, MESSAGE_BYTES_MAX, Message,
     MessageId, NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, NOTES_MAX, PutError, QueueAttributes, QueueId, RemoveError,
-    Store, Ticket, Totals, User, UserShare,
+    Store, StoreNumber, Ticket, Totals, User, UserShare,
 };
 
 fn store_on(engine: &SimEngine, limits: Limits) -> Store {
@@ -116,7 +116,7 @@ fn a_persistent_message_is_there_only_once_it_is_synced_and_does_not_hold_up_oth
     let queue = queue(&mut store);
     let ticket = store.put(queue, persistent(0)).unwrap();
     assert_eq!(store.put(queue, message(1)), Ok(Ticket::NOW));
-    assert!(ticket > store.synced());
+    assert!(!store.is_synced(ticket));
     let status = store.status(queue).unwrap();
     assert_eq!((status.depth, status.unsynced, status.available), (2, 1, 1));
     let (second, number) = lock(&mut store, queue).unwrap();
@@ -124,7 +124,7 @@ fn a_persistent_message_is_there_only_once_it_is_synced_and_does_not_hold_up_oth
     assert_eq!(lock(&mut store, queue), None);
     ready(&mut store);
     sync(&mut store);
-    assert!(ticket <= store.synced());
+    assert!(store.is_synced(ticket));
     assert_eq!(ready(&mut store), [queue]);
     store.release(second, false);
     assert_eq!(lock_all(&mut store, queue), [0, 1]);
@@ -263,7 +263,7 @@ fn a_put_that_is_refused_says_why_with_its_reason_code() {
     assert_eq!(refused(&mut store, message(2), 2053), PutError::QueueFull { max_depth: 2 });
     store.alter(queue, QueueAttributes { put_enabled: false, ..attributes }).unwrap();
     assert_eq!(refused(&mut store, message(2), 2051), PutError::PutInhibited);
-    assert_eq!(store.put(QueueId(99), message(0)).unwrap_err().reason_code(), 2052);
+    assert_eq!(store.put(QueueId::new(StoreNumber::LOCAL, 99), message(0)).unwrap_err().reason_code(), 2052);
     assert_eq!(store.status(queue).unwrap().depth, 2);
 }
 
@@ -358,7 +358,7 @@ fn a_transfer_moves_one_message_for_another_or_leaves_all_as_it_was() {
     let (first, _) = lock(&mut store, orders).unwrap();
     // What was persistent stays so, whatever the replacement says.
     let ticket = store.transfer(first, errors, message(10)).unwrap();
-    assert!(ticket > store.synced());
+    assert!(!store.is_synced(ticket));
     let (second, _) = lock(&mut store, orders).unwrap();
     assert_eq!(store.transfer(second, errors, message(11)), Err(PutError::QueueFull { max_depth: 1 }));
     store.release(second, false);
@@ -381,7 +381,7 @@ fn a_unit_of_work_is_done_whole_or_not_at_all() {
     assert_eq!(store.commit(vec![], &[locked, locked], &[]), Err(PutError::NotLocked { id: locked }));
     assert_eq!((store.status(queue).unwrap().depth, store.status(small).unwrap().depth), (1, 0));
     let ticket = store.commit(vec![(queue, persistent(1)), (small, message(2))], &[locked], &[]).unwrap();
-    assert!(ticket > store.synced());
+    assert!(!store.is_synced(ticket));
     assert_eq!(lock_all(&mut store, small), [], "what is not persistent waits for the unit too");
     sync(&mut store);
     assert_eq!((lock_all(&mut store, queue), lock_all(&mut store, small)), (vec![1], vec![2]));
@@ -454,7 +454,7 @@ fn a_deleted_queue_goes_with_its_messages_and_its_name_can_be_used_again() {
     store.put(queue, persistent(0)).unwrap();
     assert_eq!(store.delete(queue, false), Err(DefineError::NotEmpty { depth: 1 }));
     let ticket = store.delete(queue, true).unwrap();
-    assert!(ticket > store.synced());
+    assert!(!store.is_synced(ticket));
     assert_eq!((store.queue("ORDERS"), store.store_status().messages), (None, 0));
     let again = store.define("ORDERS", QueueAttributes::default()).unwrap();
     assert_ne!(again, queue);
@@ -502,7 +502,7 @@ fn names_and_attributes_out_of_bounds_are_refused() {
     let queue = queue(&mut store);
     let temporary = QueueAttributes { temporary: true, ..attributes };
     assert_eq!(store.alter(queue, temporary), Err(DefineError::Temporary));
-    assert_eq!(store.alter(QueueId(77), attributes), Err(DefineError::Unknown));
+    assert_eq!(store.alter(QueueId::new(StoreNumber::LOCAL, 77), attributes), Err(DefineError::Unknown));
 }
 
 #[test]
@@ -594,7 +594,7 @@ fn a_note_changes_with_its_unit_of_work_or_not_at_all_and_is_there_after_a_resta
     let mut store = store_on(&engine, Limits::default());
     let small = store.define("SMALL", QueueAttributes { max_depth: 1, ..QueueAttributes::default() }).unwrap();
     let ticket = store.commit(vec![(small, message(1))], &[], &[("a", Some(b"1")), ("b", Some(b""))]).unwrap();
-    assert!(ticket > store.synced(), "a note is journaled though the message is not");
+    assert!(!store.is_synced(ticket), "a note is journaled though the message is not");
     assert_eq!(lock(&mut store, small), None, "and the message waits for it");
     let refused = store.commit(vec![(small, message(2))], &[], &[("a", Some(b"2"))]);
     assert_eq!(refused, Err(PutError::QueueFull { max_depth: 1 }));
@@ -690,7 +690,7 @@ fn a_queue_says_beforehand_what_it_would_take() {
     assert_eq!(store.admits(queue, &long, 0), Err(PutError::TooBig { bytes: 101, max_message_bytes: 100 }));
     store.alter(queue, QueueAttributes { put_enabled: false, ..attributes }).unwrap();
     assert_eq!(store.admits(queue, &message(1), 0), Err(PutError::PutInhibited));
-    assert_eq!(store.admits(QueueId(99), &message(1), 0), Err(PutError::Unknown));
+    assert_eq!(store.admits(QueueId::new(StoreNumber::LOCAL, 99), &message(1), 0), Err(PutError::Unknown));
     assert_eq!(store.status(queue).unwrap().depth, 1, "and takes nothing by it");
 }
 
@@ -857,4 +857,40 @@ fn of_messages_found_in_the_journal_it_is_not_known_whether_they_are_marked() {
     let mut after = store_on(&engine, Limits::default());
     after.put(queue, message(1)).unwrap();
     assert!(after.is_marked(old) && !after.is_marked(after.newest()));
+}
+
+#[test]
+fn ids_and_tickets_say_which_store_they_are_of_and_the_journal_does_not() {
+    let engine = SimEngine::default();
+    let numbered = |number| {
+        let spill = FileSpill::open(SimDisk::default(), 10_000).unwrap();
+        let log = Box::new(engine.log(Manner::Prompt));
+        Store::open_numbered(number, log, Box::new(spill), Limits::default(), Instant::now()).unwrap()
+    };
+    let (third, other) = (StoreNumber::new(3).unwrap(), StoreNumber::new(15).unwrap());
+    let mut store = numbered(third);
+    let orders = queue(&mut store);
+    let ticket = store.put(orders, persistent(7)).unwrap();
+    let id = store.newest();
+    assert_eq!((orders.store(), id.store(), ticket.store(), store.number()), (third, third, third, third));
+    assert!(!store.is_synced(ticket) && store.is_synced(Ticket::NOW));
+    store.sync(Instant::now()).unwrap();
+    assert!(store.is_synced(ticket));
+    store.close(Instant::now()).unwrap();
+
+    let mut again = numbered(other);
+    let found = again.lock_next(again.queue("ORDERS").unwrap(), None, 0).unwrap();
+    assert_eq!((found.id.store(), found.id.number()), (other, id.number()));
+    assert_eq!(again.queue("ORDERS").unwrap().number(), orders.number());
+    assert!(!again.is_synced(ticket), "that is the other store's to know");
+    // What is of another store is in none of this one's units.
+    assert_eq!(again.put(orders, message(0)), Err(PutError::OtherStore));
+    assert_eq!(again.transfer(found.id, orders, message(0)).map_err(|error| error.reason_code()), Err(2355));
+    assert_eq!(again.commit(vec![], &[found.id, id], &[]), Err(PutError::OtherStore));
+    assert_eq!(again.acknowledge(id), Err(RemoveError::NotLocked { id }));
+    assert!(again.acknowledge(found.id).is_ok());
+    let (next, last) = (again.newest().number(), id.number());
+    again.put(again.queue("ORDERS").unwrap(), message(1)).unwrap();
+    assert!(again.newest().number() > next && next > last);
+    assert_eq!(StoreNumber::new(bulla_queue::STORES_MAX), None);
 }

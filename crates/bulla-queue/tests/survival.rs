@@ -16,7 +16,8 @@ use bulla_queue::log::{Batch, Claim, Epoch, Event, LogError, LogLimits, Position
 use bulla_queue::sim::{Fate, Fault, Manner, SimDisk, SimEngine};
 use bulla_queue::{
     DefineError, DefinitionUnit, Driver, FileLog, FileLogOptions, FileSpill, Found, JournalError, Limits, Log, Message,
-    MessageId, OpenError, PutError, QueueAttributes, QueueId, ReadError, RemoveError, Reserve, Store, Ticket,
+    MessageId, OpenError, PutError, QueueAttributes, QueueId, ReadError, RemoveError, Reserve, Store, StoreNumber,
+    Ticket,
 };
 use fastrand::Rng;
 
@@ -70,8 +71,9 @@ impl Model {
         }
     }
 
-    fn confirm(&mut self, synced: Ticket) {
-        while self.units.get(self.confirmed).is_some_and(|unit| unit.ticket.is_none_or(|ticket| ticket <= synced)) {
+    fn confirm(&mut self, store: &Store) {
+        let is_synced = |unit: &Unit| unit.ticket.is_none_or(|ticket| store.is_synced(ticket));
+        while self.units.get(self.confirmed).is_some_and(is_synced) {
             self.confirmed += 1;
         }
     }
@@ -244,8 +246,7 @@ fn work(store: &mut Store, model: &mut Model, seed: u64, operations: usize) -> R
     let mut workload = Workload { store, queues, model, random: Rng::with_seed(seed), locked: Vec::new() };
     for _ in 0..operations {
         workload.operation()?;
-        let synced = workload.store.synced();
-        workload.model.confirm(synced);
+        workload.model.confirm(workload.store);
     }
     Ok(())
 }
@@ -406,7 +407,7 @@ impl Workload<'_> {
                 match self.store.define(QUEUES[to], QueueAttributes::default()) {
                     Ok(queue) => self.queues[to] = queue,
                     Err(DefineError::Journal(JournalError::Full)) => {
-                        self.queues[to] = QueueId(u32::MAX);
+                        self.queues[to] = QueueId::new(StoreNumber::LOCAL, u32::MAX);
                         return Err(JournalError::Full.into());
                     }
                     Err(DefineError::Journal(error)) => return Err(error.into()),
@@ -582,7 +583,7 @@ fn on_a_disk_that_is_full_from_any_step_on_gets_still_work_and_puts_work_again_l
                         None => panic!("seed {seed}, step {step}: a full disk keeps message {number}"),
                     }
                     store.flush(Instant::now()).unwrap();
-                    model.confirm(store.synced());
+                    model.confirm(&store);
                 }
             }
             assert_eq!(store.store_status().messages, 0);
@@ -665,7 +666,7 @@ fn a_driver_that_confirms_before_the_sync_is_caught() {
             for name in QUEUES {
                 let _ = store.define(name, QueueAttributes::default());
             }
-            let queue = store.queue("ORDERS").unwrap_or(QueueId(u32::MAX));
+            let queue = store.queue("ORDERS").unwrap_or(QueueId::new(StoreNumber::LOCAL, u32::MAX));
             for number in 0..20 {
                 let body = body(number, 50).into();
                 let message = Message {
@@ -680,7 +681,7 @@ fn a_driver_that_confirms_before_the_sync_is_caught() {
                 let Ok(ticket) = store.put(queue, message) else { break };
                 model.unit(vec![(0, 0, number)], vec![], ticket);
                 let flushed = store.flush(Instant::now());
-                model.confirm(store.synced());
+                model.confirm(&store);
                 if flushed.is_err() {
                     break;
                 }
@@ -715,7 +716,7 @@ fn the_same_promises_hold_over_a_log_that_answers_late_twice_never_or_deposed() 
                 for _ in 0..5_000 {
                     store.poll(Instant::now()).unwrap();
                 }
-                model.confirm(store.synced());
+                model.confirm(&store);
                 assert_eq!(model.confirmed, model.units.len(), "seed {seed}, {manner:?}");
             }
             drop(store);

@@ -2,7 +2,8 @@
 
 use crate::catalog::{ChannelDefinition, Definitions, Usage};
 use crate::maps::HashMap;
-use bulla_queue::{QueueId, Store};
+use crate::stores::Stores;
+use bulla_queue::QueueId;
 
 /// Transmission queues with TRIGGER, and the channels that they start.
 #[derive(Debug, Default)]
@@ -14,13 +15,13 @@ pub struct Triggers {
 
 impl Triggers {
     /// The channel that a transmission queue starts. After a change of definitions that is looked up again.
-    pub fn of(&mut self, queue: QueueId, generation: u64, definitions: &Definitions, store: &Store) -> Option<String> {
+    pub fn of(&mut self, queue: QueueId, generation: u64, definitions: &Definitions, store: &Stores) -> Option<String> {
         self.look_up(generation, definitions, store);
         self.by_queue.get(&queue).cloned()
     }
 
     /// After a change of definitions the triggers are looked up again.
-    pub fn look_up(&mut self, generation: u64, definitions: &Definitions, store: &Store) {
+    pub fn look_up(&mut self, generation: u64, definitions: &Definitions, store: &Stores) {
         if self.generation == generation {
             return;
         }

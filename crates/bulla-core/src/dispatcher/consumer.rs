@@ -274,7 +274,7 @@ impl Consumer {
     #[inline]
     pub fn may_acquire(&mut self, local: &Local, state: &State) -> Result<(), Refusal> {
         let Some(unit) = self.acquires else { return Ok(()) };
-        match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
+        match local.units.may_acquire(unit, self.route.queue, state.definitions.queue_manager.max_uncommitted) {
             None => {
                 self.acquires = None;
                 Ok(())

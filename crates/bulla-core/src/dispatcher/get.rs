@@ -205,7 +205,7 @@ impl Delivering<'_> {
         let (settled, queue, bytes) = (consumer.presettled, consumer.route.queue, message.bytes());
         let unit = match consumer.acquires {
             None => None,
-            Some(unit) => match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
+            Some(unit) => match local.units.may_acquire(unit, queue, state.definitions.queue_manager.max_uncommitted) {
                 None => None,
                 Some(Ok(())) => Some(unit),
                 // The link ends when the next message is looked for.
@@ -501,7 +501,7 @@ pub fn settled(peer: &mut Peer, local: &mut Local, state: &mut State, said: Sett
     if !settled {
         let state_out = outcome.unwrap_or(MessageOutcome::Released);
         match applied.ticket {
-            Some(ticket) if ticket > state.store.synced() => local.confirmations.push_back(Confirmation {
+            Some(ticket) if !state.store.is_synced(ticket) => local.confirmations.push(Confirmation {
                 ticket,
                 what: Confirmed::Removal(Removal { key: peer.key, generation: peer.generation, link, token }),
             }),

@@ -15,10 +15,11 @@ use crate::maps::{HashMap, HashSet};
 use crate::reason::{self, Refusal};
 use crate::reports::{self, Moment};
 use crate::sign_in::verdict::Identity;
+use crate::stores::{PerStore, Stores};
 use crate::task::TaskMeter;
 use crate::wall_clock::wall_ms;
 use crate::{adapter, denials, triggering};
-use bulla_queue::{QueueId, Ticket};
+use bulla_queue::{QueueId, StoreNumber, Ticket};
 use bulla_seal::ring::{Ring, RingError};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ pub struct Local {
     /// What other threads tell it.
     pub mailbox: Arc<Mailbox>,
     /// Answers that wait for the journal, in the order of their tickets.
-    pub confirmations: VecDeque<Confirmation>,
+    pub confirmations: Confirmations,
     /// Links on which channels receive, and those of them that have something ready in this turn.
     pub receivers: HashSet<(usize, LinkId)>,
     pub(crate) receiving: Vec<(usize, LinkId)>,
@@ -98,6 +99,43 @@ pub struct Local {
 pub struct Confirmation {
     pub(crate) ticket: Ticket,
     pub(crate) what: Confirmed,
+}
+
+/// Answers that wait for the journals, those of each store in the order of their tickets.
+#[derive(Default)]
+pub struct Confirmations(PerStore<VecDeque<Confirmation>>);
+
+impl Confirmations {
+    /// One more waits, for its store.
+    pub fn push(&mut self, confirmation: Confirmation) {
+        self.0.of(confirmation.ticket.store()).push_back(confirmation);
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.all().all(VecDeque::is_empty)
+    }
+
+    /// Whether one waits for that store.
+    fn wait_for(&mut self, store: StoreNumber) -> bool {
+        !self.0.of(store).is_empty()
+    }
+
+    /// Takes the next one that need wait no more.
+    pub fn take_synced(&mut self, stores: &Stores) -> Option<Confirmed> {
+        let is_synced = |first: &mut Confirmation| stores.is_synced(first.ticket);
+        self.0.all_mut().find_map(|waiting| waiting.pop_front_if(is_synced)).map(|synced| synced.what)
+    }
+
+    /// All that wait.
+    pub fn iter(&self) -> impl Iterator<Item = &Confirmation> {
+        self.0.all().flatten()
+    }
+
+    /// What the last one that waits for a store waits for.
+    pub fn last_of(&mut self, store: StoreNumber) -> Option<Ticket> {
+        self.0.of(store).back().map(|last| last.ticket)
+    }
 }
 
 /// What is confirmed, and where that goes.
@@ -157,7 +195,7 @@ impl Local {
             now,
             wall_ms: 0,
             mailbox,
-            confirmations: VecDeque::new(),
+            confirmations: Confirmations::default(),
             receivers: HashSet::default(),
             receiving: Vec::new(),
             wake_at: None,
@@ -295,12 +333,11 @@ impl Local {
     pub fn journal(&mut self, state: &mut State) {
         // A removal that no client waits for rides with the next put: a sync of its own would keep that put waiting.
         let due = self.flush_by.is_some_and(|by| by <= self.now);
-        let flushed = if due || self.urgent || !self.confirmations.is_empty() {
+        let all = due || self.urgent;
+        if all {
             (self.flush_by, self.urgent) = (None, false);
-            state.store.flush(self.now)
-        } else {
-            Ok(())
-        };
+        }
+        let flushed = state.store.flush(self.now, |store| all || self.confirmations.wait_for(store));
         let result = flushed.and_then(|()| state.store.poll(self.now));
         if let Err(error) = result {
             // Nothing that is not synced will ever be confirmed: stopping is what keeps the promise.
@@ -396,7 +433,7 @@ impl Local {
 
     /// Has a channel's batch sent once `ticket` is synced.
     pub fn confirm_channel(&mut self, ticket: Ticket, key: usize, generation: u64) {
-        self.confirmations.push_back(Confirmation { ticket, what: Confirmed::Noted { key, generation } });
+        self.confirmations.push(Confirmation { ticket, what: Confirmed::Noted { key, generation } });
     }
 
     /// Has `queue` served then, whatever happens.

@@ -19,7 +19,7 @@ use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch};
 use crate::topics::{self, Publisher, Target};
-use bulla_queue::{Message, MessageId, QueueId};
+use bulla_queue::{Message, MessageId, QueueId, StoreNumber};
 use bulla_seal::Policy;
 use std::sync::Arc;
 
@@ -296,7 +296,8 @@ fn put_copies(
         }
         return Ok(());
     }
-    let first = state.store.newest().0 + 1;
+    let store = puts.first().map_or(StoreNumber::LOCAL, |(queue, _)| queue.store());
+    let first = state.store.newest(store).0 + 1;
     let bytes = puts.iter().map(|(_, message)| message.body.len()).sum();
     let ticket = state.store.commit(puts, &[], &[]).map_err(|error| crate::refusals::store_refusal(&error))?;
     state.wrote(receipt.user, bytes, ticket);

@@ -235,10 +235,11 @@ pub fn expire_keys(local: &mut Local, state: &mut State) {
     if state.keys.is_empty() {
         return;
     }
-    let notes = state.keys.expire(local.wall_ms);
-    let notes: Vec<_> = notes.iter().map(|(name, note)| (name.as_str(), note.as_deref())).collect();
-    if !notes.is_empty() && state.store.commit(Vec::new(), &[], &notes).is_ok() {
-        local.flush_soon();
+    for (store, notes) in state.keys.expire(local.wall_ms) {
+        let notes: Vec<_> = notes.iter().map(|(name, note)| (name.as_str(), note.as_deref())).collect();
+        if state.store.commit_notes(store, &notes).is_ok() {
+            local.flush_soon();
+        }
     }
 }
 
@@ -551,7 +552,7 @@ impl Local {
         let bytes = message.body.len();
         let ticket = state.store.put(queue, message).map_err(|error| crate::refusals::store_refusal(&error))?;
         state.wrote(receipt.user, bytes, ticket);
-        let newest = state.store.newest();
+        let newest = state.store.newest(queue.store());
         self.note_put(state, receipt, queue, newest, is_remote);
         self.answer_put(front, receipt, ticket, state);
         Ok(())
@@ -574,12 +575,12 @@ impl Local {
         let bytes = message.body.len();
         let State { keys, store, .. } = state;
         let is_durable = message.persistent && store.attributes(queue).is_some_and(|queue| !queue.temporary);
-        let ticket = keys.put(claim, is_durable, self.wall_ms, |notes| {
+        let ticket = keys.put(claim, is_durable.then_some(queue.store()), self.wall_ms, |notes| {
             let notes: Vec<_> = notes.iter().map(|(name, note)| (name.as_str(), note.as_deref())).collect();
             store.commit(vec![(queue, message)], &[], &notes).map_err(|error| crate::refusals::store_refusal(&error))
         })?;
         state.wrote(receipt.user, bytes, ticket);
-        let newest = state.store.newest();
+        let newest = state.store.newest(queue.store());
         self.note_put(state, receipt, queue, newest, transmission.is_some());
         self.answer_put(front, receipt, ticket, state);
         Ok(())
@@ -601,13 +602,13 @@ impl Local {
 
     /// Answers a put: now where the journal has synced past it, otherwise when it has.
     pub fn answer_put(&mut self, front: Option<&mut Front>, receipt: Receipt, ticket: Ticket, state: &State) {
-        self.urgent |= ticket > state.store.synced();
+        self.urgent |= !state.store.is_synced(ticket);
         match front {
             Some(_) if receipt.settled => {}
-            Some(front) if ticket <= state.store.synced() => {
+            Some(front) if state.store.is_synced(ticket) => {
                 front.answer(receipt.link, receipt.id, MessageOutcome::Accepted, None);
             }
-            Some(_) => self.confirmations.push_back(Confirmation { ticket, what: Confirmed::Put(receipt) }),
+            Some(_) => self.confirmations.push(Confirmation { ticket, what: Confirmed::Put(receipt) }),
             None => {}
         }
     }

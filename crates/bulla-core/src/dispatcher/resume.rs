@@ -14,6 +14,7 @@ use crate::manager::State;
 use crate::maps::{HashMap, HashSet};
 use crate::reason::{self, Refusal};
 use crate::resumable::{Kept, KeptGets, LinkName, PutOutcome, Resumable};
+use crate::stores::Tickets;
 use bulla_amqp::DeliveryTag;
 use bulla_queue::{MessageId, Ticket};
 
@@ -93,18 +94,18 @@ pub fn puts(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Atta
         let tags: HashSet<DeliveryTag> = theirs.iter().map(|(tag, _)| *tag).collect();
         // What is not in a whole map is settled.
         let has = |tag: &DeliveryTag| attach.incomplete_unsettled || tags.contains(tag);
-        let mut newest = state.store.synced();
+        let mut newest = Tickets::default();
         let kept = kept.unwrap_or_default().into_iter().filter(|(tag, _)| has(tag));
         let entries = kept.map(|(tag, outcome)| match outcome {
             PutOutcome::Known(outcome) => (tag, Some(outcome)),
             PutOutcome::Put(ticket) => {
-                newest = newest.max(ticket);
+                newest.add(ticket);
                 (tag, Some(MessageOutcome::Accepted))
             }
         });
         unsettled = Some(entries.collect());
-        if newest > state.store.synced() {
-            local.hold_until(peer, newest);
+        for ticket in newest.iter().filter(|ticket| !state.store.is_synced(*ticket)) {
+            local.hold_until(peer, ticket);
         }
     }
     Resumption { resumable, unsettled, ..Resumption::default() }
@@ -282,9 +283,9 @@ impl Local {
     fn hold_until(&mut self, peer: &mut Peer, ticket: Ticket) {
         peer.held += 1;
         self.urgent = true;
-        // They are in the order of their tickets.
-        let ticket = self.confirmations.back().map_or(ticket, |last| last.ticket.max(ticket));
+        // They are in the order of their tickets: behind the last one that waits.
+        let ticket = self.confirmations.last_of(ticket.store()).unwrap_or(ticket);
         let what = Confirmed::Defined { key: peer.key, generation: peer.generation };
-        self.confirmations.push_back(Confirmation { ticket, what });
+        self.confirmations.push(Confirmation { ticket, what });
     }
 }

@@ -6,7 +6,8 @@ use crate::maps::HashMap;
 use crate::message_groups::{Owner, bucket_of};
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch, Selector, group_of, keys_of};
-use bulla_queue::{Cursor, Found, Look, Looked, MessageId, QueueId, Seen, Store};
+use crate::stores::Stores;
+use bulla_queue::{Cursor, Found, Look, Looked, MessageId, QueueId, Seen};
 
 /// Messages looked at for selectors in one turn of a dispatcher, all queues together: a couple of milliseconds under
 /// the queues' lock.
@@ -248,7 +249,7 @@ impl Selection {
 }
 
 impl Taken {
-    fn add(&mut self, id: MessageId, store: &Store) {
+    fn add(&mut self, id: MessageId, store: &Stores) {
         if self.messages.len() >= self.tidy_at {
             self.messages.retain(|id| store.is_locked(*id));
             self.tidy_at = (2 * self.messages.len()).max(TAKEN_TIDY_MIN);
@@ -257,7 +258,7 @@ impl Taken {
     }
 
     /// Whether the link still has one of them: no other link takes any of their groups.
-    fn has_locked(&mut self, store: &Store) -> bool {
+    fn has_locked(&mut self, store: &Stores) -> bool {
         while self.messages.last().is_some_and(|id| !store.is_locked(*id)) {
             self.messages.pop();
         }

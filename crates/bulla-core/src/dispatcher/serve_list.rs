@@ -70,9 +70,9 @@ mod tests {
     fn each_queue_is_there_once_in_the_order_of_asking_however_many_there_are() {
         let (mut list, mut taken) = (ServeList::default(), Vec::new());
         for count in [3, SCANNED_MAX, SCANNED_MAX + 1, 1_000] {
-            let queues = (0..count).rev().map(|number| QueueId(number as u32));
+            let queues = (0..count).rev().map(|number| QueueId::new(bulla_queue::StoreNumber::LOCAL, number as u32));
             // Every other one is asked for by credit alone.
-            let has_changed = |queue: QueueId| queue.0.is_multiple_of(2);
+            let has_changed = |queue: QueueId| queue.number().is_multiple_of(2);
             let wanted = queues.clone().map(|queue| Asked { queue, has_changed: has_changed(queue) });
             let wanted: Vec<Asked> = wanted.collect();
             queues.clone().for_each(|queue| list.add_for_credit(queue));

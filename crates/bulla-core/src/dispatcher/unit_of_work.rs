@@ -91,6 +91,7 @@ fn declare(peer: &mut Peer, local: &mut Local, answer: Answer) -> Result<UnitId,
         generation: peer.generation,
         coordinator: answer.link,
         declared_at: local.now,
+        store: None,
         puts: Vec::new(),
         gets: Vec::new(),
         bytes: 0,
@@ -262,6 +263,7 @@ pub fn stage(
         return Err(doomed.clone());
     }
     let bytes = message.body.len().saturating_add(STAGED_OVERHEAD_BYTES);
+    unit.admits_store(queue.store())?;
     unit.admits(messages_max)?;
     if unit.bytes.saturating_add(bytes) > UNIT_BYTES_MAX {
         return Err(limit("bytes", format!("the unit of work would be longer than {UNIT_BYTES_MAX} bytes")));
@@ -273,6 +275,7 @@ pub fn stage(
     let before = state.uses.get(&queue).map_or(0, |usage| usage.staged as usize);
     state.store.admits(queue, &message, before).map_err(|error| store_refusal(&error))?;
     let (is_single, asks) = (receipt.is_single, receipt.asks);
+    unit.store = Some(queue.store());
     unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, whose: None });
     unit.bytes += bytes;
     state.staged_bytes += bytes;
@@ -298,6 +301,7 @@ pub fn stage_copies(
     }
     let each = copies.iter().map(|(_, message, ..)| message.body.len().saturating_add(STAGED_OVERHEAD_BYTES));
     let bytes = each.fold(0_usize, usize::saturating_add);
+    copies.iter().try_for_each(|(queue, ..)| unit.admits_store(queue.store()))?;
     unit.admits_more(copies.len(), messages_max)?;
     if unit.bytes.saturating_add(bytes) > UNIT_BYTES_MAX {
         return Err(limit("bytes", format!("the unit of work would be longer than {UNIT_BYTES_MAX} bytes")));
@@ -362,8 +366,9 @@ pub fn retire(peer: &mut Peer, local: &mut Local, state: &mut State, named: Unit
     let messages_max = state.definitions.queue_manager.max_uncommitted;
     let Some(unit) = local.units.open.get_mut(&unit_id) else { return };
     let get = StagedGet { id, link, from, outcome, failures, settled, is_acquired: false, is_said: true };
-    match (unit.admits(messages_max), &unit.doomed) {
+    match (unit.admits_store(id.store()).and_then(|()| unit.admits(messages_max)), &unit.doomed) {
         (Ok(()), None) => {
+            unit.store = Some(id.store());
             peer.staged_gets.insert((link, id), (unit_id, unit.gets.len()));
             unit.gets.push(get);
         }

@@ -317,7 +317,11 @@ mod tests {
     /// The very message of `docs/formats/event.md`.
     #[test]
     fn an_event_is_a_json_text_with_its_name_where_a_selector_sees_it() {
-        let crossing = Crossing { queue: bulla_queue::QueueId(1), kind: CrossingKind::High, depth: 80 };
+        let crossing = Crossing {
+            queue: bulla_queue::QueueId::new(bulla_queue::StoreNumber::LOCAL, 1),
+            kind: CrossingKind::High,
+            depth: 80,
+        };
         let event = Event::depth(&crossing, "ORDERS", 100);
         let queue = LocalQueue { default_persistent: true, default_priority: 7, ..LocalQueue::default() };
         let message = event.message("QM1", &queue, 1_795_296_295_123);

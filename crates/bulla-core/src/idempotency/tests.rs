@@ -1,6 +1,6 @@
 use super::*;
 use bulla_queue::sim::{Fate, Fault, SimDisk};
-use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, QueueAttributes, QueueId};
+use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, QueueAttributes, QueueId, Store};
 use bytes::Bytes;
 use std::collections::HashMap as Map;
 use std::time::Instant;
@@ -19,7 +19,7 @@ fn with_id<'a>(id: &str, user: &'a str, key: &'a [u8]) -> Keyed<'a> {
 fn put(keys: &mut Keys, keyed: Keyed<'_>, wall_ms: u64) -> Notes {
     let Answer::Do(claim) = keys.ask(keyed, wall_ms).unwrap() else { panic!("it was put before") };
     let mut written = Notes::new();
-    let put = keys.put(*claim, true, wall_ms, |notes| {
+    let put = keys.put(*claim, Some(StoreNumber::LOCAL), wall_ms, |notes| {
         written.clone_from(notes);
         Ok::<_, ()>(Ticket::NOW)
     });
@@ -58,7 +58,10 @@ fn a_key_is_taken_while_its_put_is_under_way_and_free_when_that_came_to_nothing(
     assert_eq!(refused(&mut keys, keyed("ann", b"k", 1)), (2042, UNDER_WAY));
     drop(first);
     let Answer::Do(claim) = keys.ask(keyed("ann", b"k", 1), NOW_MS).unwrap() else { panic!() };
-    assert_eq!(keys.put(*claim, true, NOW_MS, |_| Err("the queue is full")), Err("the queue is full"));
+    assert_eq!(
+        keys.put(*claim, Some(StoreNumber::LOCAL), NOW_MS, |_| Err("the queue is full")),
+        Err("the queue is full")
+    );
     put(&mut keys, keyed("ann", b"k", 2), NOW_MS);
     assert!(is_done(&mut keys, keyed("ann", b"k", 2), NOW_MS));
 }
@@ -80,7 +83,7 @@ fn a_key_is_forgotten_after_its_time_and_its_note_with_it() {
     assert!(is_done(&mut keys, keyed("ann", b"k", 1), NOW_MS + KEPT_MS - 1));
     assert!(!is_done(&mut keys, keyed("ann", b"k", 1), NOW_MS + KEPT_MS), "before its note goes, too");
     let gone = keys.expire(NOW_MS + KEPT_MS);
-    assert!(matches!(&gone[..], [(_, None)]));
+    assert!(matches!(&gone[..], [(StoreNumber::LOCAL, notes)] if matches!(&notes[..], [(_, None)])));
     assert!(!keys.is_empty());
     assert_eq!(keys.expire(NOW_MS + KEPT_MS + 1).len(), 1);
     assert!(keys.is_empty() && keys.users.is_empty() && keys.bytes == 0);
@@ -148,7 +151,7 @@ fn open(disk: &SimDisk) -> Result<Store, String> {
 /// it has heard of.
 fn work(disk: &SimDisk, heard: &mut Map<u8, bool>) -> Option<()> {
     let mut store = open(disk).ok()?;
-    let mut keys = Keys::read(&store);
+    let mut keys = Keys::read(store.notes(PREFIX).map(|(name, note)| (StoreNumber::LOCAL, name, note)));
     let queue = match store.queue("Q") {
         Some(queue) => queue,
         None => store.define("Q", QueueAttributes::default()).ok()?,
@@ -163,7 +166,7 @@ fn work(disk: &SimDisk, heard: &mut Map<u8, bool>) -> Option<()> {
             Answer::Do(claim) => {
                 let body = Bytes::from(vec![number; 700]);
                 let message = Message::new(is_durable, body.into());
-                let put = keys.put(*claim, is_durable, NOW_MS, |notes| {
+                let put = keys.put(*claim, is_durable.then_some(StoreNumber::LOCAL), NOW_MS, |notes| {
                     let notes: Vec<_> = notes.iter().map(|(name, note)| (name.as_str(), note.as_deref())).collect();
                     store.commit(vec![(queue, message)], &[], &notes)
                 });
@@ -171,7 +174,7 @@ fn work(disk: &SimDisk, heard: &mut Map<u8, bool>) -> Option<()> {
             }
         };
         store.flush(Instant::now()).and_then(|()| store.poll(Instant::now())).ok()?;
-        if ticket <= store.synced() {
+        if store.is_synced(ticket) {
             heard.insert(number, is_durable);
         }
     }
@@ -199,7 +202,7 @@ fn a_put_under_a_key_is_done_once_whatever_step_the_disk_stops_at() {
             let at = format!("step {step}, {fate:?}");
             let disk = disk.after_crash(fate);
             let mut store = open(&disk).expect(&at);
-            let known = Keys::read(&store);
+            let known = Keys::read(store.notes(PREFIX).map(|(name, note)| (StoreNumber::LOCAL, name, note)));
             let is_known = |number: u8| known.entries.contains_key(&KeyId::of(&keyed("ann", &[number], number)));
             let noted: Map<u8, usize> = (0..40).filter(|number| is_known(*number)).map(|number| (number, 1)).collect();
             let there = store.queue("Q").map(|queue| found(&mut store, queue)).unwrap_or_default();

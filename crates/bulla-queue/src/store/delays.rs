@@ -67,7 +67,7 @@ impl Store {
                 continue;
             }
             entry.state = State::Available;
-            if let Some(queue) = self.queues.get_mut(&entry.queue) {
+            if let Some(queue) = self.queues.get_mut(&entry.queue()) {
                 queue.unlock(entry.lane, entry.index, entry.id);
                 mark_ready(queue, &mut self.ready);
                 if queue.arrived(entry.priority) {

@@ -314,7 +314,7 @@ fn candidates(index: &QueueIndex, messages: &Messages, queue: QueueId, key: u64,
     let deliverable = |id: u64| {
         let slot = messages.slot(MessageId(id))?;
         let entry = &messages[slot];
-        let is = entry.queue == queue && entry.state == State::Available && entry.expires_at_ms > now_ms;
+        let is = entry.queue() == queue && entry.state == State::Available && entry.expires_at_ms > now_ms;
         is.then_some((entry.lane, entry.id, slot))
     };
     match bucket {

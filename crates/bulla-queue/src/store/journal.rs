@@ -12,7 +12,7 @@ use super::messages::Messages;
 use super::{JournalError, Limits};
 use crate::lane::Slot;
 use crate::log::{Batch, Event, Log, LogError, LogLimits, Position, Read, ReadDone};
-use crate::message::{MessageId, Ticket};
+use crate::message::{MessageId, StoreNumber, Ticket};
 use crate::record::{BATCH_HEADER_BYTES, Record, padded};
 
 /// Emptied batches kept for reuse.
@@ -70,7 +70,7 @@ pub(super) struct Journal {
     batch_bytes_max: u64,
     open: Batch,
     marks: Vec<Mark>,
-    /// The open batch's number; tickets are batch numbers.
+    /// The open batch's number, with the store's above it; tickets are batch numbers.
     number: u64,
     closed: VecDeque<Closed>,
     closed_bytes: u64,
@@ -97,19 +97,25 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(log: Box<dyn Log>, end: Position, batch_bytes_max: usize, order: VecDeque<(u64, u64)>) -> Self {
+    pub(super) fn new(
+        number: StoreNumber,
+        log: Box<dyn Log>,
+        end: Position,
+        batch_bytes_max: usize,
+        order: VecDeque<(u64, u64)>,
+    ) -> Self {
         let limits = log.limits();
         Self {
             limits,
             batch_bytes_max: (batch_bytes_max as u64).min(limits.batch_bytes_max),
             open: fresh(Batch::default(), end.0),
             marks: Vec::new(),
-            number: 1,
+            number: number.base() + 1,
             closed: VecDeque::new(),
             closed_bytes: 0,
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
-            synced: 0,
+            synced: number.base(),
             synced_at: end,
             granted: 0,
             short: false,

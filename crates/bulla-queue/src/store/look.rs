@@ -177,7 +177,7 @@ impl Store {
 
     /// A reader has given a message back that it does not want: it does not hear of that one.
     pub fn release_unheard(&mut self, id: MessageId, cursor: &mut Cursor) {
-        let queue = self.messages.slot(id).map(|slot| self.messages[slot].queue);
+        let queue = self.messages.slot(id).map(|slot| self.messages[slot].queue());
         let next = |store: &Self| {
             let watch = queue.and_then(|queue| store.queues.get(&queue)).and_then(|queue| queue.watch.as_ref());
             watch.map(|watch| watch.next())
@@ -235,7 +235,7 @@ impl Store {
                 *budget -= 1;
                 let Some(slot) = self.messages.slot(MessageId(id)) else { continue };
                 let entry = &self.messages[slot];
-                let is_here = entry.queue == queue && entry.lane == number;
+                let is_here = entry.queue() == queue && entry.lane == number;
                 if !is_here || entry.state != State::Available || entry.expires_at_ms <= now_ms {
                     continue;
                 }
@@ -304,7 +304,7 @@ impl Store {
             return Some(self.messages[slot].found());
         }
         let found = self.lock(id)?;
-        if let Some(queue) = self.queues.get_mut(&self.messages[slot].queue) {
+        if let Some(queue) = self.queues.get_mut(&self.messages[slot].queue()) {
             queue.status.last_get_ms = Some(now_ms);
         }
         Some(found)

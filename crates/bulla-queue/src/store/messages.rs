@@ -69,7 +69,8 @@ pub(super) struct Entry {
     /// Where the body lies in the journal or the spill.
     pub(super) at: u64,
     pub(super) user: Option<User>,
-    pub(super) queue: QueueId,
+    /// The number of its queue.
+    pub(super) queue: u32,
     pub(super) index: LaneIndex,
     pub(super) body_bytes: u32,
     pub(super) body_crc: u32,
@@ -85,6 +86,10 @@ const _: () = assert!(size_of::<Entry>() <= 104, "a million messages should cost
 impl Entry {
     pub(super) fn place(&self) -> Place {
         Place { lane: self.lane, id: self.id }
+    }
+
+    pub(super) fn queue(&self) -> QueueId {
+        QueueId::new(MessageId(self.id).store(), self.queue)
     }
 
     pub(super) fn found(&self) -> Found {
@@ -114,7 +119,7 @@ impl Entry {
     pub(super) fn moved_record(&self) -> Record<'_> {
         Record::Moved(PutRecord {
             id: MessageId(self.id),
-            queue: self.queue,
+            queue: self.queue(),
             priority: self.priority,
             body_bytes: self.body_bytes,
             body_crc: self.body_crc,

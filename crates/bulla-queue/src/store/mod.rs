@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::log::{Log, LogError, Position};
-use crate::message::{Chunks, Found, Message, MessageId, PRIORITY_MAX, Place, QueueId, Ticket, User};
+use crate::message::{Chunks, Found, Message, MessageId, PRIORITY_MAX, Place, QueueId, StoreNumber, Ticket, User};
 use crate::queue::{Arrivals, Crossing, MESSAGE_BYTES_MAX, Queue, QueueAttributes, QueueStatus, UserShare};
 use crate::record::{
     OBJECT_BYTES_MAX, OBJECT_NAME_BYTES_MAX, PutRecord, QUEUE_NAME_BYTES_MAX, Record, USER_BYTES_MAX, padded,
@@ -57,7 +57,7 @@ pub const LOG_BYTES_MIN_DEFAULT: u64 = 256 << 20;
 pub const BACKLOG_BYTES_MAX_DEFAULT: u64 = 32 << 20;
 
 /// How much waits for the disk, against [`Limits::backlog_bytes_max`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Backlog {
     /// No more than that.
     Usual,
@@ -210,6 +210,8 @@ pub enum DefineError {
         /// Bytes of their texts.
         bytes: u64,
     },
+    /// The administrator's turn: what changes together lies in one store (2355 MQRC_UOW_MIX_NOT_SUPPORTED).
+    OtherStore,
     /// The program's turn: the notes that go with the definitions are refused.
     Notes {
         /// Why, in words.
@@ -239,6 +241,7 @@ impl fmt::Display for DefineError {
                 "{objects} definitions of {bytes} bytes in all are more than the journal keeps: {OBJECTS_MAX} of \
                  {OBJECTS_BYTES_MAX} bytes"
             ),
+            DefineError::OtherStore => write!(f, "the definitions of two stores can't change together"),
             DefineError::Notes { reason } => f.write_str(reason),
             DefineError::Journal(error) => error.fmt(f),
         }
@@ -264,6 +267,8 @@ pub enum PutError {
         /// Which.
         id: MessageId,
     },
+    /// The application's turn: a unit of work has messages or queues of one store (2355 MQRC_UOW_MIX_NOT_SUPPORTED).
+    OtherStore,
     /// The application's turn: get messages, or ask for a higher MAXDEPTH (2053 MQRC_Q_FULL).
     QueueFull {
         /// MAXDEPTH.
@@ -315,6 +320,7 @@ impl PutError {
         match self {
             PutError::Unknown => 2052,
             PutError::NotLocked { .. } => 2034,
+            PutError::OtherStore => 2355,
             PutError::QueueFull { .. } | PutError::UserShare { .. } => 2053,
             PutError::TooBig { .. } => 2030,
             PutError::PutInhibited => 2051,
@@ -330,6 +336,7 @@ impl fmt::Display for PutError {
         match self {
             PutError::Unknown => write!(f, "no such queue"),
             PutError::NotLocked { id } => write!(f, "message {} is not locked", id.0),
+            PutError::OtherStore => write!(f, "a unit of work can't span two stores"),
             PutError::QueueFull { max_depth } => {
                 write!(f, "the queue holds its maximum of {max_depth} messages")
             }
@@ -467,6 +474,7 @@ pub struct StoreStatus {
 
 /// Local queues and the journal under them.
 pub struct Store {
+    number: StoreNumber,
     queues: HashMap<QueueId, Queue, IdBuildHasher>,
     names: HashMap<String, QueueId>,
     next_queue: u32,
@@ -548,7 +556,27 @@ impl Store {
     /// # Errors
     /// The log is in use, damaged or of a newer version; see [`OpenError`].
     pub fn open(log: Box<dyn Log>, spill: Box<dyn Spill>, limits: Limits, now: Instant) -> Result<Store, OpenError> {
-        recovery::open(log, spill, limits, now)
+        recovery::open(StoreNumber::LOCAL, log, spill, limits, now)
+    }
+
+    /// As [`Store::open`], for one of several stores that are open side by side: its ids and tickets carry `number`.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_numbered(
+        number: StoreNumber,
+        log: Box<dyn Log>,
+        spill: Box<dyn Spill>,
+        limits: Limits,
+        now: Instant,
+    ) -> Result<Store, OpenError> {
+        recovery::open(number, log, spill, limits, now)
+    }
+
+    /// What its ids and tickets carry.
+    #[must_use]
+    pub fn number(&self) -> StoreNumber {
+        self.number
     }
 
     // ---- queues
@@ -567,14 +595,14 @@ impl Store {
             return Err(DefineError::Name);
         }
         if !attributes.temporary {
-            let record = Record::Defined { queue: QueueId(self.next_queue), name };
+            let record = Record::Defined { queue: QueueId::new(self.number, self.next_queue), name };
             self.journal.admit(record.head_bytes(), 0, self.limits.reserve_bytes)?;
         }
         Ok(self.create_admitted(name, attributes))
     }
 
     fn create_admitted(&mut self, name: &str, attributes: QueueAttributes) -> QueueId {
-        let id = QueueId(self.next_queue);
+        let id = QueueId::new(self.number, self.next_queue);
         if !attributes.temporary {
             self.journal.append(&Record::Defined { queue: id, name });
         }
@@ -698,7 +726,7 @@ impl Store {
                     if name.is_empty() || name.len() > QUEUE_NAME_BYTES_MAX {
                         return Err(DefineError::Name);
                     }
-                    heads += Record::Defined { queue: QueueId(0), name }.head_bytes();
+                    heads += Record::Defined { queue: QueueId::new(self.number, 0), name }.head_bytes();
                 }
             }
         }
@@ -756,6 +784,11 @@ impl Store {
     #[must_use]
     pub fn objects(&self) -> usize {
         self.objects.len()
+    }
+
+    /// The names of all objects that are defined.
+    pub fn object_names(&self) -> impl Iterator<Item = &str> {
+        self.objects.names()
     }
 
     /// Whether an object is defined.
@@ -853,8 +886,8 @@ impl Store {
     /// # Errors
     /// See [`PutError`]; the message is dropped.
     pub fn put(&mut self, queue: QueueId, message: Message) -> Result<Ticket, PutError> {
-        let found = self.queues.get(&queue).ok_or(PutError::Unknown)?; //   one hash of a small number
-        let bytes = admit(found, &message, 0)?; //                          three compares
+        let found = self.queues.get(&queue).ok_or_else(|| self.unknown(queue))?; // one hash of a small number
+        let bytes = admit(found, &message, 0)?; // three compares
         if message.persistent && !found.attributes.temporary {
             let head = put_head_bytes(&message);
             self.journal.admit(head, bytes as usize, self.limits.reserve_bytes)?; // room in the batch and on disk
@@ -918,7 +951,7 @@ impl Store {
     pub fn lock(&mut self, id: MessageId) -> Option<Found> {
         let slot = self.messages.slot(id).filter(|&slot| self.messages[slot].state == State::Available)?;
         let entry = &mut self.messages[slot];
-        let queue = self.queues.get_mut(&entry.queue)?;
+        let queue = self.queues.get_mut(&entry.queue())?;
         entry.state = State::Locked;
         queue.lanes[usize::from(entry.lane)].lock(entry.index);
         queue.status.locked += 1;
@@ -987,7 +1020,7 @@ impl Store {
         }
         let body = Chunks::from(bytes.clone());
         if let Some(asks) = self.asks.filter(|_| self.is_marked(id)) {
-            let (is_locked, queue) = (self.messages[slot].state == State::Locked, self.messages[slot].queue);
+            let (is_locked, queue) = (self.messages[slot].state == State::Locked, self.messages[slot].queue());
             if !self.marked.contains_key(&id.0) && !asks(&body) {
                 self.reads.set_plain(id.0);
             } else if is_locked && at.is_some() && !self.reads.pin(id.0, bytes, queue) {
@@ -1026,7 +1059,7 @@ impl Store {
     fn read_ahead(&mut self, slot: crate::lane::Slot, bytes: usize) {
         let entry = &self.messages[slot];
         let is_whole = bytes == entry.body_bytes as usize;
-        let Some(queue) = self.queues.get(&entry.queue) else { return };
+        let Some(queue) = self.queues.get(&entry.queue()) else { return };
         let next = queue.lanes[usize::from(entry.lane)].slots(Some(entry.id)).take(READ_AHEAD_LOOKS_MAX);
         let next = next.filter(|(_, free)| *free).map(|(slot, _)| &self.messages[slot]);
         let next = next.filter(|entry| entry.body.is_none() && entry.kept == Kept::Journal).map(|entry| {
@@ -1045,7 +1078,7 @@ impl Store {
         if entry.expires_at_ms <= self.swept_ms {
             self.expiries.push(Reverse((entry.expires_at_ms, entry.id)));
         }
-        if let Some(queue) = self.queues.get_mut(&entry.queue) {
+        if let Some(queue) = self.queues.get_mut(&entry.queue()) {
             queue.unlock(entry.lane, entry.index, entry.id);
             queue.status.locked -= 1;
         }
@@ -1062,7 +1095,7 @@ impl Store {
     #[must_use]
     pub fn find(&self, id: MessageId) -> Option<(QueueId, Found)> {
         let entry = &self.messages[self.messages.slot(id)?];
-        Some((entry.queue, entry.found()))
+        Some((entry.queue(), entry.found()))
     }
 
     /// When a message was put, in milliseconds since 1970, wherever it stands; `None` where it is gone. One look-up.
@@ -1115,7 +1148,7 @@ impl Store {
         if entry.expires_at_ms <= self.swept_ms {
             self.expiries.push(Reverse((entry.expires_at_ms, entry.id)));
         }
-        if let Some(queue) = self.queues.get_mut(&entry.queue) {
+        if let Some(queue) = self.queues.get_mut(&entry.queue()) {
             queue.unlock(entry.lane, entry.index, entry.id);
             queue.status.locked -= 1;
             mark_ready(queue, &mut self.ready);
@@ -1128,7 +1161,7 @@ impl Store {
     /// # Errors
     /// See [`PutError`]; `id` stays locked where it is.
     pub fn transfer(&mut self, id: MessageId, to: QueueId, mut replacement: Message) -> Result<Ticket, PutError> {
-        let slot = self.locked(id).ok_or(PutError::NotLocked { id })?;
+        let slot = self.locked(id).ok_or_else(|| self.not_locked(id))?;
         replacement.persistent |= self.messages[slot].kept == Kept::Journal;
         self.commit(vec![(to, replacement)], &[id], &[])
     }
@@ -1151,7 +1184,7 @@ impl Store {
         let mut slots = Vec::with_capacity(removals.len());
         let mut seen = HashSet::with_capacity_and_hasher(removals.len(), IdBuildHasher::default());
         for &id in removals {
-            let slot = self.locked(id).filter(|_| seen.insert(id.0)).ok_or(PutError::NotLocked { id })?;
+            let slot = self.locked(id).filter(|_| seen.insert(id.0)).ok_or_else(|| self.not_locked(id))?;
             slots.push(slot);
             if self.messages[slot].kept == Kept::Journal {
                 heads += Record::Removed(id).head_bytes();
@@ -1161,7 +1194,7 @@ impl Store {
         let mut sizes = Vec::with_capacity(puts.len());
         let mut before: HashMap<QueueId, usize, IdBuildHasher> = HashMap::default();
         for (queue, message) in &puts {
-            let found = self.queues.get(queue).ok_or(PutError::Unknown)?;
+            let found = self.queues.get(queue).ok_or_else(|| self.unknown(*queue))?;
             let before = before.entry(*queue).or_default();
             let bytes = admit(found, message, *before)?;
             *before += 1;
@@ -1213,10 +1246,10 @@ impl Store {
     /// attributes and its depth are looked at, the journal and scratch space are not.
     ///
     /// # Errors
-    /// [`PutError::Unknown`], [`PutError::PutInhibited`], [`PutError::TooBig`], [`PutError::QueueFull`],
-    /// [`PutError::UserShare`].
+    /// [`PutError::Unknown`], [`PutError::OtherStore`], [`PutError::PutInhibited`], [`PutError::TooBig`],
+    /// [`PutError::QueueFull`], [`PutError::UserShare`].
     pub fn admits(&self, queue: QueueId, message: &Message, before: usize) -> Result<(), PutError> {
-        let found = self.queues.get(&queue).ok_or(PutError::Unknown)?;
+        let found = self.queues.get(&queue).ok_or_else(|| self.unknown(queue))?;
         admit(found, message, before).map(|_| ())
     }
 
@@ -1341,10 +1374,10 @@ impl Store {
         Ticket(self.journal.written())
     }
 
-    /// Everything up to this ticket is durable.
+    /// Whether what a ticket stands for is durable. No ticket of another store is, but [`Ticket::NOW`].
     #[must_use]
-    pub fn synced(&self) -> Ticket {
-        Ticket(self.journal.synced)
+    pub fn is_synced(&self, ticket: Ticket) -> bool {
+        ticket.0 <= self.journal.synced && (ticket.0 >= self.number.base() || ticket == Ticket::NOW)
     }
 
     /// Moves to `into` the queues where something became available since this was last asked, each once.
@@ -1426,7 +1459,7 @@ impl Store {
             journal_live_bytes: self.journal.live_bytes,
             journal_object_bytes: self.objects.journal_bytes,
             backlog_bytes: self.journal.backlog_bytes(),
-            batches_synced: self.journal.synced,
+            batches_synced: self.journal.synced - self.number.base(),
         }
     }
 
@@ -1467,6 +1500,18 @@ impl Store {
     }
 
     // ---- below the surface
+
+    /// Why a queue is not there.
+    #[cold]
+    fn unknown(&self, queue: QueueId) -> PutError {
+        if queue.store() == self.number { PutError::Unknown } else { PutError::OtherStore }
+    }
+
+    /// Why a message is not locked.
+    #[cold]
+    fn not_locked(&self, id: MessageId) -> PutError {
+        if id.store() == self.number { PutError::NotLocked { id } } else { PutError::OtherStore }
+    }
 
     fn locked(&self, id: MessageId) -> Option<crate::lane::Slot> {
         self.messages.slot(id).filter(|&slot| self.messages[slot].state == State::Locked)
@@ -1547,7 +1592,7 @@ impl Store {
             body: in_memory,
             at: placed.at,
             user: message.user,
-            queue,
+            queue: queue.number(),
             index: 0,
             body_bytes: bytes,
             body_crc: placed.body_crc,
@@ -1627,7 +1672,7 @@ impl Store {
         if entry.kept == Kept::Journal {
             ticket = self.journal.append(&Record::Removed(MessageId(entry.id)));
         }
-        if let Some(queue) = self.queues.get_mut(&entry.queue) {
+        if let Some(queue) = self.queues.get_mut(&entry.queue()) {
             let lane = &mut queue.lanes[usize::from(entry.lane)];
             if lane.remove(entry.index) {
                 lane.compact(|slot, index| self.messages[slot].index = index);
@@ -1684,7 +1729,7 @@ impl Store {
 
     fn expire(&mut self, slot: crate::lane::Slot) -> Result<(), JournalError> {
         let entry = &self.messages[slot];
-        let (queue, found) = (entry.queue, entry.found());
+        let (queue, found) = (entry.queue(), entry.found());
         let told = match self.is_marked(found.id) {
             true => {
                 let body = match self.body(found.id) {
@@ -1723,7 +1768,7 @@ impl Store {
             if mark.kind == MarkKind::Moved {
                 continue;
             }
-            let Some(queue) = self.queues.get_mut(&entry.queue) else { continue };
+            let Some(queue) = self.queues.get_mut(&entry.queue()) else { continue };
             queue.status.unsynced -= 1;
             entry.state = if self.delays.holds(entry.id) { State::Delayed } else { State::Available };
             self.evictable.synced(entry);
@@ -1796,7 +1841,8 @@ impl Store {
                 Err(error) => return Err(error),
             };
         }
-        let record = Record::Checkpoint { next_id: self.next_id, next_queue: self.next_queue, clean };
+        let record =
+            Record::Checkpoint { next_id: MessageId(self.next_id).number(), next_queue: self.next_queue, clean };
         match self.journal.admit(record.head_bytes(), 0, 0) {
             Ok(()) => self.journal.append(&record),
             Err(JournalError::Full | JournalError::Unavailable { .. }) => return Ok(()),
@@ -1915,7 +1961,7 @@ impl Store {
 
 /// Bytes of a message that are wanted, and where they lie.
 fn wanted_of(entry: &Entry, bytes: usize) -> Wanted {
-    Wanted { what: What::Body(entry.id), at: entry.at, bytes, queue: Some(entry.queue) }
+    Wanted { what: What::Body(entry.id), at: entry.at, bytes, queue: Some(entry.queue()) }
 }
 
 /// Asks for what is needed next, as far as there is room.

@@ -116,6 +116,10 @@ impl Objects {
         self.objects.len()
     }
 
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.objects.keys().map(|name| &**name)
+    }
+
     pub(super) fn contains(&self, name: &str) -> bool {
         self.objects.contains_key(name)
     }

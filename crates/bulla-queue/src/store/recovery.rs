@@ -12,7 +12,7 @@ use super::notes::Notes;
 use super::objects::Objects;
 use super::{Limits, OpenError, Store};
 use crate::log::{Claim, Epoch, Log, LogError, Position, Replayed};
-use crate::message::{MessageId, QueueId, User};
+use crate::message::{MESSAGE_NUMBER_MAX, MessageId, QueueId, StoreNumber, User};
 use crate::queue::{Queue, QueueAttributes};
 use crate::record::{PutRecord, Record, Records, padded};
 use crate::spill::Spill;
@@ -26,6 +26,8 @@ const STALE_MAX: usize = 4_096;
 
 #[derive(Default)]
 struct Replay {
+    /// The store that all ids are of.
+    number: StoreNumber,
     messages: Messages,
     queues: HashMap<QueueId, String>,
     deleted: HashSet<QueueId>,
@@ -43,8 +45,14 @@ struct Replay {
     damage: Option<(Position, String)>,
 }
 
-pub(super) fn open(log: Box<dyn Log>, spill: Box<dyn Spill>, limits: Limits, now: Instant) -> Result<Store, OpenError> {
-    let mut standby = Standby::new(log);
+pub(super) fn open(
+    number: StoreNumber,
+    log: Box<dyn Log>,
+    spill: Box<dyn Spill>,
+    limits: Limits,
+    now: Instant,
+) -> Result<Store, OpenError> {
+    let mut standby = Standby::numbered(number, log);
     standby.claim(now, Claim::IfFree)?;
     standby.into_store(spill, limits, now)
 }
@@ -71,7 +79,13 @@ impl Standby {
     /// A reader that has read nothing yet. The log is not claimed.
     #[must_use]
     pub fn new(log: Box<dyn Log>) -> Self {
-        Self { log, replay: Replay::new(), at: None, claimed: None }
+        Self::numbered(StoreNumber::LOCAL, log)
+    }
+
+    /// The same for a store that has that number.
+    #[must_use]
+    pub fn numbered(number: StoreNumber, log: Box<dyn Log>) -> Self {
+        Self { log, replay: Replay::new(number), at: None, claimed: None }
     }
 
     /// Applies the batches that came since; says how far it has come. Waits for the disk: for a thread of its own.
@@ -91,7 +105,9 @@ impl Standby {
                     return Ok(at);
                 }
                 // It was too slow, or what it has read was lost in a power cut.
-                Err(LogError::Released { .. }) if self.at.is_some() => (self.replay, self.at) = (Replay::new(), None),
+                Err(LogError::Released { .. }) if self.at.is_some() => {
+                    (self.replay, self.at) = (Replay::new(self.replay.number), None);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -101,7 +117,7 @@ impl Standby {
     #[must_use]
     pub fn messages(&self) -> usize {
         let Replay { messages, deleted, .. } = &self.replay;
-        messages.iter().filter(|(_, entry)| !deleted.contains(&entry.queue)).count()
+        messages.iter().filter(|(_, entry)| !deleted.contains(&entry.queue())).count()
     }
 
     /// Becomes the owner and reads what is left. Nothing is changed where that is refused.
@@ -141,13 +157,18 @@ fn finish(
     spill: Box<dyn Spill>,
     limits: Limits,
 ) -> Result<Store, OpenError> {
-    let Replay { mut messages, queues: names, deleted, order, moved, notes, objects, .. } = replay;
+    let Replay { number, mut messages, queues: names, deleted, order, moved, notes, objects, .. } = replay;
     let Replay { next_id, next_queue, delays: told, .. } = replay;
+    let epochs = MESSAGE_NUMBER_MAX >> EPOCH_SHIFT_BITS;
+    if epoch.0 > epochs {
+        let reason = format!("it has had {} owners; message numbers are enough for {epochs}", epoch.0);
+        return Err(OpenError::Damaged { at: end, reason });
+    }
     let mut queues = HashMap::default();
     for (&id, name) in &names {
         queues.insert(id, Queue::new(id, name, QueueAttributes::default()));
     }
-    let mut slots: Vec<_> = messages.iter().map(|(slot, entry)| (entry.id, entry.queue, slot)).collect();
+    let mut slots: Vec<_> = messages.iter().map(|(slot, entry)| (entry.id, entry.queue(), slot)).collect();
     slots.sort_unstable();
     let mut expiries = BinaryHeap::new();
     let mut live_bytes = 0;
@@ -158,7 +179,7 @@ fn finish(
             if deleted.contains(&queue) {
                 continue;
             }
-            let reason = format!("message {} is on queue {}, which is nowhere defined", entry.id, queue.0);
+            let reason = format!("message {} is on queue {}, which is nowhere defined", entry.id, queue.number());
             return Err(OpenError::Damaged { at: Position(entry.at), reason });
         };
         if let Some(&until_ms) = told.get(&messages[slot].id) {
@@ -185,13 +206,14 @@ fn finish(
     for queue in queues.values_mut().filter(|queue: &&mut Queue| queue.status.depth > 0) {
         super::mark_ready(queue, &mut ready);
     }
-    let mut journal = Journal::new(log, end, limits.batch_bytes_max, live);
+    let mut journal = Journal::new(number, log, end, limits.batch_bytes_max, live);
     journal.live_bytes = live_bytes;
     Ok(Store {
+        number,
         names: names.into_iter().map(|(id, name)| (name, id)).collect(),
         queues,
         next_queue,
-        next_id: next_id.max(epoch.0.checked_shl(EPOCH_SHIFT_BITS).unwrap_or(0)),
+        next_id: next_id.max(number.base() | epoch.0 << EPOCH_SHIFT_BITS),
         messages,
         notes,
         objects,
@@ -223,8 +245,8 @@ fn finish(
 }
 
 impl Replay {
-    fn new() -> Self {
-        Self { next_id: 1, next_queue: 1, ..Self::default() }
+    fn new(number: StoreNumber) -> Self {
+        Self { number, next_id: number.base() + 1, next_queue: 1, ..Self::default() }
     }
 
     /// Lets go of what messages have left behind that are gone, where that has become much.
@@ -232,7 +254,7 @@ impl Replay {
         if self.order.len() <= 2 * self.messages.len() + STALE_MAX {
             return;
         }
-        let gone: Vec<_> = self.messages.iter().filter(|(_, entry)| self.deleted.contains(&entry.queue)).collect();
+        let gone: Vec<_> = self.messages.iter().filter(|(_, entry)| self.deleted.contains(&entry.queue())).collect();
         for slot in gone.into_iter().map(|(slot, _)| slot).collect::<Vec<_>>() {
             let entry = self.messages.remove(slot);
             self.delays.remove(&entry.id);
@@ -288,27 +310,27 @@ impl Replay {
             return Err(format!("the body of message {} ends outside its batch", put.id.0));
         }
         *body_at = end;
-        self.seen_id(put.id)?;
-        self.seen_queue(put.queue)?;
-        self.order.push((batch_at.0, put.id.0));
-        if let Some(slot) = self.messages.slot(put.id) {
+        let id = self.own_id(put.id)?;
+        self.own_queue(put.queue)?;
+        self.order.push((batch_at.0, id.0));
+        if let Some(slot) = self.messages.slot(id) {
             if !moved {
                 return Err(format!("message {} is put twice", put.id.0));
             }
-            self.moved.insert(put.id.0);
+            self.moved.insert(id.0);
             let entry = &mut self.messages[slot];
             (entry.at, entry.delivery_count) = (at, put.delivery_count);
             return Ok(());
         }
         let user = put.user.map(|name| self.user(name));
         self.messages.insert(Entry {
-            id: put.id.0,
+            id: id.0,
             put_at_ms: put.put_at_ms,
             expires_at_ms: put.expires_at_ms.unwrap_or(u64::MAX),
             body: None,
             at,
             user,
-            queue: put.queue,
+            queue: put.queue.number(),
             index: 0,
             body_bytes: put.body_bytes,
             body_crc: put.body_crc,
@@ -343,7 +365,7 @@ impl Replay {
         match *record {
             Record::Put(_) | Record::Moved(_) | Record::Object { .. } => {}
             Record::Removed(id) => {
-                self.seen_id(id)?;
+                let id = self.own_id(id)?;
                 // One that is not there was put in a part of the log that has been let go.
                 if let Some(slot) = self.messages.slot(id) {
                     self.messages.remove(slot);
@@ -351,32 +373,33 @@ impl Replay {
                 }
             }
             Record::Failed { id, delivery_count } => {
-                self.seen_id(id)?;
+                let id = self.own_id(id)?;
                 if let Some(slot) = self.messages.slot(id) {
                     self.messages[slot].delivery_count = delivery_count;
                 }
             }
             Record::Defined { queue, name } => {
-                self.seen_queue(queue)?;
+                let queue = self.own_queue(queue)?;
                 if !self.deleted.contains(&queue) {
                     self.queues.insert(queue, name.to_owned());
                 }
             }
             Record::Deleted(queue) => {
-                self.seen_queue(queue)?;
+                let queue = self.own_queue(queue)?;
                 self.queues.remove(&queue);
                 self.deleted.insert(queue);
             }
             Record::Checkpoint { next_id, next_queue, clean: _ } => {
-                self.next_id = self.next_id.max(next_id);
+                let base = self.number.base();
+                self.next_id = self.next_id.max(base | next_id.min(MESSAGE_NUMBER_MAX));
                 self.next_queue = self.next_queue.max(next_queue);
             }
             Record::Noted { name, value } => self.notes.set(name, Some(value)),
             Record::Delayed { id, until_ms } => {
-                self.seen_id(id)?;
+                let id = self.own_id(id)?;
                 // A put stands before it, in the same batch.
                 if self.messages.slot(id).is_none() {
-                    return Err(format!("message {} is delayed before it is put", id.0));
+                    return Err(format!("message {} is delayed before it is put", id.number()));
                 }
                 self.delays.insert(id.0, until_ms);
             }
@@ -388,16 +411,21 @@ impl Replay {
         Ok(())
     }
 
-    fn seen_id(&mut self, id: MessageId) -> Result<(), String> {
-        let next = id.0.checked_add(1).ok_or("a message number that can't be")?;
-        self.next_id = self.next_id.max(next);
-        Ok(())
+    /// The id in this store of a message that the journal has.
+    fn own_id(&mut self, id: MessageId) -> Result<MessageId, String> {
+        if id.0 >= MESSAGE_NUMBER_MAX {
+            return Err("a message number that can't be".to_owned());
+        }
+        let id = self.number.base() | id.0;
+        self.next_id = self.next_id.max(id + 1);
+        Ok(MessageId(id))
     }
 
-    fn seen_queue(&mut self, queue: QueueId) -> Result<(), String> {
-        let next = queue.0.checked_add(1).ok_or("a queue number that can't be")?;
+    /// The id in this store of a queue that the journal has.
+    fn own_queue(&mut self, queue: QueueId) -> Result<QueueId, String> {
+        let next = queue.number().checked_add(1).ok_or("a queue number that can't be")?;
         self.next_queue = self.next_queue.max(next);
-        Ok(())
+        Ok(QueueId::new(self.number, queue.number()))
     }
 
     fn user(&mut self, name: &str) -> User {
@@ -427,7 +455,8 @@ mod tests {
         let engine = SimEngine::default();
         let spill = || Box::new(FileSpill::open(SimDisk::default(), 10_000).unwrap());
         let limits = Limits { checkpoint_bytes: 20_000, log_bytes_min: 50_000, ..Limits::default() };
-        let mut store = open(Box::new(engine.log(Manner::Prompt)), spill(), limits, Instant::now()).unwrap();
+        let mut store =
+            open(StoreNumber::LOCAL, Box::new(engine.log(Manner::Prompt)), spill(), limits, Instant::now()).unwrap();
         let mut standby = Standby::new(Box::new(engine.log(Manner::Prompt)));
         let queue = store.define("ORDERS", QueueAttributes::default()).unwrap();
         store.put(queue, Message::new(true, vec![7; 100].into())).unwrap();
@@ -445,7 +474,7 @@ mod tests {
             }
         }
         store.sync(Instant::now()).unwrap();
-        assert!(ticket <= store.synced());
+        assert!(store.is_synced(ticket));
         drop(store);
         let mut store = standby.into_store(spill(), limits, Instant::now()).unwrap();
         assert_eq!(store.store_status().messages, 1);

@@ -9,7 +9,8 @@ use crate::mqsc::kept;
 use crate::mqsc::objects::{AsText, FILE, LoadError, through_of};
 use crate::noted::{CHANGES_NOTE, Origin, changes_note, journal_name, read_changes_note};
 use crate::objects_file::DefinitionsFile;
-use bulla_queue::{DefinitionUnit, JournalError, OpenError, QueueChange, ReadError, Reserve, Store};
+use crate::stores::Stores;
+use bulla_queue::{DefinitionUnit, JournalError, OpenError, QueueChange, ReadError, Reserve};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -51,19 +52,20 @@ pub(crate) enum Failed {
 /// # Errors
 /// What is wrong with the journal, or with the file where that counts; what `accept` says.
 pub(crate) fn load<E: From<Failed>>(
-    store: &mut Store,
+    store: &mut Stores,
     data: &Path,
     initial: impl FnOnce() -> Definitions,
     accept: impl FnOnce(&Definitions) -> Result<(), E>,
 ) -> Result<Loaded, E> {
     let kept = records(store)?;
-    let is_kept = !kept.is_empty();
+    let is_kept = kept::are_whole(&kept);
     let definitions = match is_kept {
         true => kept::from_records(&kept, &data.join(JOURNAL)).map_err(Failed::Definitions)?,
-        false => match older(store, data)? {
-            Some(definitions) => definitions,
-            None => initial(),
-        },
+        false => {
+            let base = older(store, data)?.unwrap_or_else(initial);
+            // What another store than the local one has already.
+            kept::add(base, &kept, &data.join(JOURNAL)).map_err(Failed::Definitions)?
+        }
     };
     accept(&definitions)?;
     let (before, written) = store.note(CHANGES_NOTE).and_then(read_changes_note).unwrap_or_default();
@@ -86,8 +88,8 @@ pub(crate) fn load<E: From<Failed>>(
     Ok(Loaded { definitions, last, written: last })
 }
 
-/// The records of definitions in the journal: texts by name.
-fn records(store: &mut Store) -> Result<BTreeMap<String, String>, Failed> {
+/// The records of definitions in the journals of all stores: texts by name.
+fn records(store: &mut Stores) -> Result<BTreeMap<String, String>, Failed> {
     let mut records = BTreeMap::new();
     let read = store.read_objects(&mut |name, text| {
         records.insert(name.to_owned(), String::from_utf8_lossy(text).into_owned());
@@ -106,7 +108,7 @@ fn records(store: &mut Store) -> Result<BTreeMap<String, String>, Failed> {
 
 /// What is defined in a directory whose journal has no records of it: by the file, and by the notes of what clients
 /// changed since it was written. None where there is no file.
-fn older(store: &Store, data: &Path) -> Result<Option<Definitions>, Failed> {
+fn older(store: &Stores, data: &Path) -> Result<Option<Definitions>, Failed> {
     let Some(mut definitions) = Definitions::load(data).map_err(Failed::Definitions)? else { return Ok(None) };
     let path = data.join(FILE);
     let text = std::fs::read_to_string(&path).map_err(|error| file(&path, error))?;
@@ -124,7 +126,7 @@ fn older(store: &Store, data: &Path) -> Result<Option<Definitions>, Failed> {
 /// Brings the journal's records in line with what is defined, in one commit that is durable on return. Says the number
 /// of the last change.
 fn keep(
-    store: &mut Store,
+    store: &mut Stores,
     definitions: &Definitions,
     mut kept: BTreeMap<String, String>,
     (last, written): (u64, u64),

@@ -18,9 +18,10 @@ use crate::mqsc::objects::{AsText, FILE};
 use crate::noted::{Noted, Origin, journal_name};
 use crate::objects_file::DefinitionsFile;
 use crate::random::Random;
+use crate::stores::{Stores, Tickets};
 use crate::topics::subscribe::Wanted;
 use bulla_queue::sim::{Fate, Fault, SimDisk};
-use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, Store, Ticket};
+use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, Store};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -36,19 +37,19 @@ type Defined = BTreeMap<String, String>;
 /// What the work has done: what is defined after each change, and the ticket of its answer.
 #[derive(Default)]
 struct Done {
-    after: Vec<(Defined, Ticket)>,
+    after: Vec<(Defined, Tickets)>,
     acknowledged: usize,
 }
 
 impl Done {
     fn note(&mut self, state: &mut State) {
-        let ticket = state.noted.take_ticket().unwrap();
-        self.after.push((defined(&state.definitions), ticket));
+        let tickets = state.noted.take_tickets().unwrap();
+        self.after.push((defined(&state.definitions), tickets));
     }
 
     /// What is synced is acknowledged.
-    fn acknowledge(&mut self, synced: Ticket) {
-        self.acknowledged = self.after.iter().take_while(|(_, ticket)| *ticket <= synced).count();
+    fn acknowledge(&mut self, stores: &Stores) {
+        self.acknowledged = self.after.iter().take_while(|(_, tickets)| stores.are_synced(tickets)).count();
     }
 
     fn explains(&self, found: &Defined) -> bool {
@@ -81,10 +82,10 @@ fn initial() -> Definitions {
 
 /// Opens what is on a disk, with the file in a folder, as a start does.
 fn open(disk: &SimDisk, folder: &Path) -> Result<State, String> {
-    let mut store = open_store(disk)?;
-    let loaded = load(&mut store, folder, initial, |_| Ok(()));
+    let mut stores = Stores::from(open_store(disk)?);
+    let loaded = load(&mut stores, folder, initial, |_| Ok(()));
     let Loaded { definitions, last, written } = loaded.map_err(|error: Failed| format!("{error:?}"))?;
-    let state = State::alone(store, definitions, Noted::after(last));
+    let state = State::alone(stores, definitions, Noted::after(last));
     state.definitions_writer.has(written);
     Ok(state)
 }
@@ -185,7 +186,7 @@ fn work(disk: &SimDisk, folder: &Path, seed: u64) -> Done {
             }
             _ => {
                 let _ = state.store.sync(Instant::now());
-                done.acknowledge(state.store.synced());
+                done.acknowledge(&state.store);
                 continue;
             }
         };
@@ -204,7 +205,7 @@ fn work(disk: &SimDisk, folder: &Path, seed: u64) -> Done {
         }
     }
     let _ = state.store.sync(Instant::now());
-    done.acknowledge(state.store.synced());
+    done.acknowledge(&state.store);
     done
 }
 

@@ -80,9 +80,9 @@ impl<'a> Administrator<'a> {
 
     /// What was done so far is durable on return. Others go on meanwhile.
     fn sync(&mut self) -> Result<(), AdminError> {
-        self.state.store.flush(Instant::now()).map_err(failed)?;
-        let ticket = self.state.store.written();
-        self.apart(|manager| manager.wait_until_synced(ticket)).map_err(failed)
+        self.state.store.flush(Instant::now(), |_| true).map_err(failed)?;
+        let tickets = self.state.store.written();
+        self.apart(|manager| manager.wait_until_synced(&tickets)).map_err(failed)
     }
 
     /// A message's body. Others go on while it is read back: what is known of the message may be untrue afterwards.
@@ -463,18 +463,18 @@ impl Administered for Administrator<'_> {
         let unknown_before = policies(&self.state);
         let gone_notes: Vec<(&str, Option<&[u8]>)> = notes.iter().map(|name| (name.as_str(), None)).collect();
         let committed = self.state.commit_definitions(&changes, &gone_notes);
-        let ticket = committed.map_err(|error| (last, failed(error)))?;
-        // The ticket is waited for here, and not by the next turn of a dispatcher.
-        self.state.noted.take_ticket();
+        let tickets = committed.map_err(|error| (last, failed(error)))?;
+        // They are waited for here, and not by the next turn of a dispatcher.
+        self.state.noted.take_tickets();
         let mut unknown = policies(&self.state);
         unknown.extend(unknown_before);
         if !unknown.is_empty() {
             self.manager.accounts.keep(|name| !unknown.contains(name));
         }
         let mut warnings = self.follow(&changes);
-        let submitted = self.state.store.flush(Instant::now());
+        let submitted = self.state.store.flush(Instant::now(), |_| true);
         submitted.map_err(|error| (last, failed(error)))?;
-        let synced = self.apart(|manager| manager.wait_until_synced(ticket));
+        let synced = self.apart(|manager| manager.wait_until_synced(&tickets));
         synced.map_err(|error| (last, failed(error)))?;
         warnings.extend(self.follow_devices(&changes));
         for change in &changes {
@@ -549,7 +549,7 @@ impl Administered for Administrator<'_> {
         }
         let now_ms = wall_ms(SystemTime::now());
         // What comes back meanwhile, because it still does not open, say, is not moved again.
-        let newest = self.state.store.newest();
+        let newest = self.state.store.newest(from.store());
         let (mut done, mut seen, mut cursor, mut stayed) = (0, 0, None, Stayed::default());
         while replay.count.is_none_or(|count| done < count) {
             if seen == LETTERS_AT_ONCE {

@@ -25,6 +25,7 @@ use crate::noted::{Noted, Origin, Synced};
 use crate::objects_file::copy;
 use crate::objects_file::start::{Failed, Loaded};
 use crate::random::Random;
+use crate::stores::Stores;
 use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::turn::Listeners;
@@ -260,7 +261,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     // The journal is claimed first: the process that has it owns the directory.
     let tasks = Arc::new(Tasks::default());
     let synced = Arc::<Synced>::default();
-    let mut store = open_store(settings, &mailboxes, &tasks, &synced)?;
+    let mut store = Stores::from(open_store(settings, &mailboxes, &tasks, &synced)?);
     let Loaded { definitions, last, written } = load_definitions(settings, &mut store)?;
     let noted = Noted::after(last);
     let audit = Arc::new(audit_log::open(data).map_err(|error| file(&data.join(audit_log::FOLDER), error))?);
@@ -458,7 +459,7 @@ fn open_store(
 }
 
 /// What is defined: by the journal, or by the file of an older directory, or as in a new queue manager.
-fn load_definitions(settings: &Settings, store: &mut Store) -> Result<Loaded, StartError> {
+fn load_definitions(settings: &Settings, store: &mut Stores) -> Result<Loaded, StartError> {
     let data = &settings.data;
     let initial = || {
         Definitions::initial(&match &settings.name {

@@ -22,9 +22,17 @@ pub(super) struct LateLog {
     waiting: VecDeque<(Instant, Batch)>,
     /// Reads that are not answered yet, and when they are.
     reads: Vec<(Instant, Read)>,
-    /// How long each takes, where not as chance has it. A reader that waits for one moves the clock.
-    reads_take: Option<Duration>,
+    takes: Takes,
     due: Due,
+}
+
+/// How long a log takes, where not as chance has it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Takes {
+    /// For a batch.
+    pub(super) batch: Option<Duration>,
+    /// For a read. A reader that waits for one moves the clock.
+    pub(super) read: Option<Duration>,
 }
 
 /// When the next batch is written or the next read answered, for who moves the clock.
@@ -42,14 +50,9 @@ impl Due {
 }
 
 impl LateLog {
-    pub(super) fn new(
-        log: FileLog<SimDisk>,
-        clock: Clock,
-        seed: u64,
-        (due, reads_take): (Due, Option<Duration>),
-    ) -> Self {
+    pub(super) fn new(log: FileLog<SimDisk>, clock: Clock, seed: u64, (due, takes): (Due, Takes)) -> Self {
         due.set(None);
-        Self { log, clock, random: Rng::with_seed(seed), waiting: VecDeque::new(), reads: Vec::new(), reads_take, due }
+        Self { log, clock, random: Rng::with_seed(seed), waiting: VecDeque::new(), reads: Vec::new(), takes, due }
     }
 
     fn waiting_bytes(&self) -> u64 {
@@ -95,7 +98,8 @@ impl Log for LateLog {
         }
         let after = self.waiting.back().map_or_else(|| self.clock.now(), |(at, _)| *at);
         let latency = if self.random.bool() { 0 } else { self.random.u64(..LATENCY_MAX_US) };
-        self.waiting.push_back((after + Duration::from_micros(latency), batch));
+        let latency = self.takes.batch.unwrap_or(Duration::from_micros(latency));
+        self.waiting.push_back((after + latency, batch));
         self.say_due();
         Ok(())
     }
@@ -113,11 +117,11 @@ impl Log for LateLog {
     }
 
     fn read(&mut self, read: Read) -> Result<Option<Vec<u8>>, LogError> {
-        if self.reads_take.is_none() && self.random.bool() {
+        if self.takes.read.is_none() && self.random.bool() {
             return self.log.read(read);
         }
         let by_chance = || Duration::from_micros(self.random.u64(..READ_LATENCY_MAX_US));
-        let after = self.reads_take.unwrap_or_else(by_chance);
+        let after = self.takes.read.unwrap_or_else(by_chance);
         self.reads.push((self.clock.now() + after, read));
         self.say_due();
         Ok(None)
@@ -135,7 +139,7 @@ impl Log for LateLog {
     }
 
     fn read_now(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
-        self.clock.advance(self.reads_take.unwrap_or_default());
+        self.clock.advance(self.takes.read.unwrap_or_default());
         self.log.read_now(at, bytes, into)
     }
 

@@ -27,7 +27,9 @@ mod look;
 mod node;
 mod pair;
 mod patience;
+mod plain;
 mod protection;
+mod two_stores;
 mod world;
 
 use crate::log::EXIT_UNWINDS;

@@ -1,30 +1,34 @@
 //! A simulated machine: a disk, and the queue manager that runs over it until it crashes.
 
-use super::late_log::{Due, LateLog};
+use super::late_log::{Due, LateLog, Takes};
 use super::protection::{self, data};
 use crate::arriving::{ARRIVING_BYTES_MAX, Arriving};
 use crate::audit::Audit;
 use crate::authority::Authorities;
 use crate::catalog::exit_codes::EXIT_JOURNAL;
 use crate::catalog::status::TaskKind;
-use crate::catalog::{Change, Definitions};
+use crate::catalog::{Change, Definitions, LocalQueue};
 use crate::clock::Clock;
 use crate::devices::Devices;
 use crate::folders::RINGS;
 use crate::log::Exit;
 use crate::mailbox::Mailboxes;
-use crate::manager::{Manager, Parts};
+use crate::manager::{Manager, Parts, attributes};
+use crate::mqsc::kept;
 use crate::noted::Noted;
 use crate::objects_file::start::{Failed, Loaded, load};
 use crate::random::Random;
 use crate::serve;
+use crate::stores::{NamedStore, Stores};
 use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::turn::{Dispatcher, Left, Listeners};
 use crate::users::Users;
 use bulla_device::{Kind, Scheduler};
 use bulla_queue::sim::{Fate, Fault, SimDisk};
-use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Store};
+use bulla_queue::{
+    DefinitionUnit, Driver, FileLog, FileLogOptions, FileSpill, Limits, QueueChange, Store, StoreNumber,
+};
 use bulla_seal::ring::Rings;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
@@ -51,8 +55,19 @@ pub(super) struct Node {
     /// Room for what does not fit into memory; it goes with the process.
     spill: SimDisk,
     due: Due,
-    reads_take: Option<Duration>,
+    takes: Takes,
+    further: Option<Further>,
     running: Option<Running>,
+}
+
+/// A second store of a machine.
+struct Further {
+    name: String,
+    disk: SimDisk,
+    due: Due,
+    takes: Takes,
+    /// Queues that are defined there when it is new.
+    queues: Vec<(String, LocalQueue)>,
 }
 
 /// A queue manager that runs.
@@ -67,16 +82,55 @@ pub(super) struct Running {
 #[derive(Debug)]
 pub(super) struct Crashed;
 
+impl Further {
+    /// Defines what is there from the beginning.
+    fn define(&self, store: &mut Store, now: Instant) -> Result<(), String> {
+        let mut definitions = Definitions::empty("none");
+        definitions.queues.extend(self.queues.iter().cloned());
+        let records: Vec<(String, String)> = kept::records(&definitions).collect();
+        let objects: Vec<(&str, Option<&[u8]>)> = records
+            .iter()
+            .filter(|(name, _)| kept::queue_of(name).is_some())
+            .map(|(name, text)| (name.as_str(), Some(text.as_bytes())))
+            .collect();
+        let defined = |(name, queue): &'_ (String, LocalQueue)| attributes(name, queue, &definitions);
+        let queues: Vec<QueueChange<'_>> = self
+            .queues
+            .iter()
+            .map(|queue| QueueChange::Define { name: &queue.0, attributes: defined(queue) })
+            .collect();
+        let unit = DefinitionUnit { queues: &queues, objects: &objects, ..DefinitionUnit::default() };
+        store.commit_definitions(&unit).map_err(|error| error.to_string())?;
+        store.sync(now).map_err(|error| error.to_string())
+    }
+}
+
 impl Node {
     /// A machine with an empty disk.
     pub(super) fn new(name: &str, clock: &Clock) -> Self {
         let (name, clock, due) = (name.to_owned(), clock.clone(), Due::default());
-        Self { name, clock, disk: SimDisk::default(), spill: SimDisk::default(), due, reads_take: None, running: None }
+        Self {
+            name,
+            clock,
+            disk: SimDisk::default(),
+            spill: SimDisk::default(),
+            due,
+            takes: Takes::default(),
+            further: None,
+            running: None,
+        }
     }
 
     /// Each read of its log takes so long.
     pub(super) fn with_reads_that_take(self, time: Duration) -> Self {
-        Self { reads_take: Some(time), ..self }
+        Self { takes: Takes { read: Some(time), ..self.takes }, ..self }
+    }
+
+    /// It has a second store, with these queues.
+    pub(super) fn with_store(self, name: &str, queues: &[&str], takes: Takes) -> Self {
+        let queues = queues.iter().map(|queue| ((*queue).to_owned(), LocalQueue::default())).collect();
+        let (name, disk, due) = (name.to_owned(), SimDisk::default(), Due::default());
+        Self { further: Some(Further { name, disk, due, takes, queues }), ..self }
     }
 
     pub(super) fn disk(&self) -> &SimDisk {
@@ -101,6 +155,10 @@ impl Node {
         self.disk.set_fault(self.disk.steps(), Fault::Crash);
         self.running = None;
         (self.disk, self.spill) = (self.disk.after_crash(fate), SimDisk::default());
+        if let Some(further) = &mut self.further {
+            further.disk.set_fault(further.disk.steps(), Fault::Crash);
+            further.disk = further.disk.after_crash(fate);
+        }
     }
 
     /// Starts the queue manager over what the disk has. `changes` are made once it runs.
@@ -117,26 +175,40 @@ impl Node {
         fn text(error: impl std::fmt::Debug) -> String {
             format!("{error:?}")
         }
-        let clock = self.clock.clone();
-        let now = clock.now();
-        let options = FileLogOptions {
-            segment_bytes: SEGMENT_BYTES,
-            first_segment_bytes: SEGMENT_BYTES,
-            driver: Driver::Inline,
-            clock: Arc::new(move || clock.now()),
-            ..FileLogOptions::default()
+        let now = self.clock.now();
+        let open = |number, disk: &SimDisk, spill: &SimDisk, late: (Due, Takes)| {
+            let clock = self.clock.clone();
+            let options = FileLogOptions {
+                segment_bytes: SEGMENT_BYTES,
+                first_segment_bytes: SEGMENT_BYTES,
+                driver: Driver::Inline,
+                clock: Arc::new(move || clock.now()),
+                ..FileLogOptions::default()
+            };
+            let log = FileLog::open(disk.clone(), options).map_err(text)?;
+            let log = LateLog::new(log, self.clock.clone(), seed, late);
+            let spill = FileSpill::open(spill.clone(), SPILL_BYTES_MAX).map_err(text)?;
+            let mut store = Store::open_numbered(number, Box::new(log), Box::new(spill), LIMITS, now).map_err(text)?;
+            store.ensure_identity(Random::seeded(seed).bytes(), now).map_err(text)?;
+            Ok::<_, String>(store)
         };
-        let log = FileLog::open(self.disk.clone(), options).map_err(text)?;
-        let log = LateLog::new(log, self.clock.clone(), seed, (self.due.clone(), self.reads_take));
-        let spill = FileSpill::open(self.spill.clone(), SPILL_BYTES_MAX).map_err(text)?;
-        let mut store = Store::open(Box::new(log), Box::new(spill), LIMITS, now).map_err(text)?;
-        store.ensure_identity(Random::seeded(seed).bytes(), now).map_err(text)?;
+        let store = open(StoreNumber::LOCAL, &self.disk, &self.spill, (self.due.clone(), self.takes))?;
+        let mut further = Vec::new();
+        if let Some(one) = &self.further {
+            let number = StoreNumber::new(1).ok_or("no number is left")?;
+            let mut store = open(number, &one.disk, &SimDisk::default(), (one.due.clone(), one.takes))?;
+            if store.objects() == 0 {
+                one.define(&mut store, now)?;
+            }
+            further.push(NamedStore { name: one.name.clone(), store });
+        }
         // `objects.mqsc` is no part of the simulation: there is no folder for it.
         let nowhere = data().join("none");
         let initial = || Definitions::initial(&self.name);
-        let loaded = load(&mut store, &nowhere, initial, |_| Ok::<_, Failed>(()));
+        let mut stores = Stores::new(store, further).map_err(text)?;
+        let loaded = load(&mut stores, &nowhere, initial, |_| Ok::<_, Failed>(()));
         let Loaded { definitions, last, .. } = loaded.map_err(text)?;
-        let manager = self.manager(store, (definitions, Noted::after(last)), seed);
+        let manager = self.manager(stores, (definitions, Noted::after(last)), seed);
         serve::define_queues(&manager, &manager.data).map_err(text)?;
         {
             let state = &mut *manager.lock();
@@ -152,7 +224,7 @@ impl Node {
         Ok(Running { manager, dispatcher, due: now })
     }
 
-    fn manager(&self, store: Store, defined: (Definitions, Noted), seed: u64) -> Arc<Manager> {
+    fn manager(&self, stores: Stores, defined: (Definitions, Noted), seed: u64) -> Arc<Manager> {
         static SCHEDULER: OnceLock<Arc<Scheduler>> = OnceLock::new();
         let scheduler = SCHEDULER.get_or_init(|| Scheduler::without_monitor(Kind::Cpu, 1)).clone();
         let data = data();
@@ -165,7 +237,7 @@ impl Node {
             arriving: Arriving::new(ARRIVING_BYTES_MAX),
         };
         let (rings, users) = (Rings::new(data.join(RINGS)), Users::open(data).unwrap());
-        let manager = Manager::new(data.to_owned(), rings, None, users, store, defined, parts);
+        let manager = Manager::new(data.to_owned(), rings, None, users, stores, defined, parts);
         Arc::new(manager.with_clock(&self.clock, seed))
     }
 

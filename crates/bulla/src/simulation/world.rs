@@ -12,10 +12,11 @@ use crate::catalog::system_queues::DEAD_LETTER_QUEUE;
 use crate::catalog::{Change, Full, LocalQueue, Subscription};
 use crate::clock::Clock;
 use crate::envelope;
+use crate::stores::Tickets;
 use crate::turn::pipe::Pipe;
 use bulla_amqp::Payload;
 use bulla_queue::sim::Fate;
-use bulla_queue::{DefineError, JournalError, Message, Ticket};
+use bulla_queue::{DefineError, JournalError, Message};
 use fastrand::Rng;
 use std::time::{Duration, Instant};
 
@@ -56,7 +57,7 @@ pub(super) struct World {
     /// Connections of clients that went without a word, and when something came from each.
     left_open: Vec<(Instant, Pipe)>,
     /// What commands do that are not synced yet.
-    commands: Vec<(OperationId, Ticket)>,
+    commands: Vec<(OperationId, Tickets)>,
     /// Nothing on the disk can grow.
     is_full: bool,
     checker: Checker,
@@ -239,8 +240,8 @@ impl World {
     /// A command has happened once it is synced.
     fn confirm_commands(&mut self) -> Result<(), String> {
         if let Some(running) = self.node.running().filter(|_| !self.commands.is_empty()) {
-            let synced = running.manager.lock().store.synced();
-            let done: Vec<_> = self.commands.extract_if(.., |(_, ticket)| *ticket <= synced).collect();
+            let stores = &running.manager.lock().store;
+            let done: Vec<_> = self.commands.extract_if(.., |(_, tickets)| stores.are_synced(tickets)).collect();
             done.into_iter().try_for_each(|(operation, _)| self.checker.done(operation))?;
         }
         Ok(())
@@ -474,14 +475,14 @@ impl World {
             return if result.is_err() { Ok(()) } else { Err("a queue is cleared that there is not".into()) };
         }
         // Nothing of it is in the journal yet, whatever happens next.
-        let Ok(ticket) = state.commit_definitions(&changes, &[]) else { return Ok(()) };
+        let Ok(tickets) = state.commit_definitions(&changes, &[]) else { return Ok(()) };
         let operation = self.checker.begin();
         for shown in &there {
             self.checker.lies_there(TIGHT, *shown)?;
             self.checker.removes(operation, TIGHT, shown.number);
         }
         self.events.tell(&format!("{name} is cleared of {}", there.len()));
-        self.commands.push((operation, ticket));
+        self.commands.push((operation, tickets));
         manager.ring_all();
         Ok(())
     }

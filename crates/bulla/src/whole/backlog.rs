@@ -50,7 +50,7 @@ fn who_has_brought_about_that_too_much_waits_for_the_disk_gets_no_credit_and_oth
     assert_eq!(queues.map(|queue| state.promise(queue, bob, 100)), [100; 3]);
     let body = Bytes::from(vec![0; MESSAGE_BYTES]);
     let mut put_until = |backlog: Backlog| {
-        while state.store.backlog() != backlog {
+        while state.store.backlog(Some(rejects.queue)) != backlog {
             let message = Message::new(true, body.clone().into());
             let ticket = state.store.put(rejects.queue, message).unwrap();
             state.wrote(bob, MESSAGE_BYTES, ticket);

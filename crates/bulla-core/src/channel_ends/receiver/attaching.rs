@@ -112,7 +112,7 @@ pub fn greeted(
     };
     add(peer, local, attach.link, receiving);
     let confirmed = Confirmed::Channel { key: peer.key, generation: peer.generation, link: attach.link, through: 0 };
-    local.confirmations.push_back(Confirmation { ticket, what: confirmed });
+    local.confirmations.push(Confirmation { ticket, what: confirmed });
     Ok(())
 }
 

@@ -12,9 +12,10 @@ use crate::front::outcome::MessageOutcome;
 use crate::front::{DeliveryId, Front, LinkId};
 use crate::manager::State;
 use crate::reason::{self, Refusal};
-use crate::refusals::store_refusal;
+use crate::refusals::{store_refusal, stores_mixed};
 use crate::reports;
-use bulla_queue::{Message, MessageId, QueueId, Ticket};
+use crate::stores::LOCAL_STORE;
+use bulla_queue::{Message, MessageId, QueueId, StoreNumber, Ticket};
 use bulla_seal::policy::SealedAt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,7 +132,7 @@ impl Receiving {
     /// Puts the head of the line, which its sender has settled.
     fn put_one(&mut self, turn: &mut Turn<'_>) -> Step {
         let Turn { local, state, .. } = turn;
-        let mut is_put = false;
+        let mut put_on = None;
         let Some((head, answer)) = self.line.front() else { return Step::Wait };
         let put = match head.ready(answer, state, &[], local.wall_ms) {
             None => return Step::Wait,
@@ -140,9 +141,9 @@ impl Receiving {
                 .store
                 .put(queue, message)
                 .map(|ticket| {
-                    is_put = true;
-                    state.note_put(queue, state.store.newest(), local.now);
-                    if ticket > state.store.synced() {
+                    put_on = Some(queue);
+                    state.note_put(queue, state.store.newest(queue.store()), local.now);
+                    if !state.store.is_synced(ticket) {
                         local.flush_soon();
                     }
                 })
@@ -151,8 +152,8 @@ impl Receiving {
         };
         match put {
             Ok(()) => {
-                if head.asks && is_put {
-                    let id = state.store.newest();
+                if let Some(queue) = put_on.filter(|_| head.asks) {
+                    let id = state.store.newest(queue.store());
                     head.tell(state, local, id);
                 }
                 self.pop();
@@ -175,8 +176,8 @@ impl Receiving {
         let note = self.numbers.as_ref().map(|numbers| (numbers.note_name.as_str(), numbers.note(count).encode()));
         let note = note.as_ref().map(|(name, value)| (*name, Some(&value[..])));
         let last = messages.last().map(|(queue, _)| *queue);
-        let first = state.store.newest().0 + 1;
-        let ticket = match state.store.commit(messages, &[], note.as_slice()) {
+        let first = state.store.newest(StoreNumber::LOCAL).0 + 1;
+        let ticket = match state.store.commit_locally(messages, &[], note.as_slice()) {
             Ok(ticket) => ticket,
             // The journal's trouble, not the message's: there is no other queue for it.
             Err(error) if self.head.tries < self.definition.message_retries => {
@@ -186,7 +187,7 @@ impl Receiving {
             Err(error) => return Step::End(store_refusal(&error)),
         };
         if let Some(queue) = last {
-            state.note_put(queue, state.store.newest(), local.now);
+            state.note_put(queue, state.store.newest(StoreNumber::LOCAL), local.now);
         }
         if let Some(numbers) = &mut self.numbers {
             numbers.committed += count;
@@ -239,7 +240,7 @@ impl Receiving {
     fn confirm_when_synced(&self, ticket: Ticket, turn: &mut Turn<'_>) {
         let Place { peer: key, generation, .. } = self.place;
         let what = Confirmed::Channel { key, generation, link: turn.link, through: self.confirming.committed };
-        turn.local.confirmations.push_back(Confirmation { ticket, what });
+        turn.local.confirmations.push(Confirmation { ticket, what });
     }
 
     /// The head of the line is dealt with.
@@ -455,6 +456,11 @@ impl Waiting {
             return Some(Err(Refusal::new(reason::PUT_INHIBITED, detail)));
         }
         let queue = way.route.queue;
+        if self.id.is_some() && queue.store() != StoreNumber::LOCAL {
+            // It is put in one unit with the number that it has on the channel, which is noted in the local store.
+            let detail = format!("{} is not in the store {LOCAL_STORE}", way.route.queue_name);
+            return Some(Err(stores_mixed(detail)));
+        }
         let mut message = way.dressed(message.clone());
         if self.dead.is_some() {
             // What waits for an operator does not expire meanwhile.

@@ -17,9 +17,11 @@ use crate::front::{LinkId, LinkOpened, SessionId};
 use crate::manager::State;
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
+use crate::refusals::stores_mixed;
+use crate::stores::LOCAL_STORE;
 use bulla_amqp::types::SenderSettleMode;
 use bulla_amqp::{AttachRequest, Symbol, Value};
-use bulla_queue::{MessageId, QueueId};
+use bulla_queue::{MessageId, QueueId, StoreNumber};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -103,6 +105,12 @@ fn transmission_queue(
     let queue = state.store.queue(&name).ok_or_else(|| {
         Refusal::new(reason::UNKNOWN_XMIT_Q, format!("{channel}: the transmission queue {name:?} does not exist"))
     })?;
+    if queue.store() != StoreNumber::LOCAL {
+        // Batches are noted in one unit with what becomes of their messages, in the local store.
+        return Err(stores_mixed(format!(
+            "{channel}: the transmission queue {name} is not in the store {LOCAL_STORE}"
+        )));
+    }
     if local.senders.contains_key(&queue) || state.use_of(queue).sender.is_some() {
         return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{name}: another channel sends from it")));
     }

@@ -234,7 +234,7 @@ impl Sending {
                 }
             },
         };
-        let is_synced = ticket <= turn.state.store.synced();
+        let is_synced = turn.state.store.is_synced(ticket);
         self.noted.push_back(Noted { ticket, messages });
         if is_synced {
             self.send_noted(turn);
@@ -262,8 +262,7 @@ impl Sending {
     /// Sends batches whose notes are synced, as far as there is credit.
     pub(super) fn send_noted(&mut self, turn: &mut Turn<'_>) {
         let Turn { front, local, state, .. } = turn;
-        let synced = state.store.synced();
-        while let Some(noted) = self.noted.front_mut().filter(|noted| noted.ticket <= synced) {
+        while let Some(noted) = self.noted.front_mut().filter(|noted| state.store.is_synced(noted.ticket)) {
             while let Some(message) = noted.messages.front() {
                 if !forward(&mut **front, message.link, message.number, message.payload.clone(), false) {
                     return;

@@ -11,7 +11,7 @@ use crate::manager::State;
 use crate::maps::HashMap;
 use crate::refusals::store_refusal;
 use crate::reports::{self, Report};
-use bulla_queue::{Message, MessageId, QueueId, Ticket};
+use bulla_queue::{Message, MessageId, QueueId};
 
 /// What a commit does, as far as it can be known before.
 struct Prepared<'a> {
@@ -55,7 +55,7 @@ pub(super) fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut 
         peer.staged_gets.remove(&(get.link, get.id));
     }
     prepared.retire(&unit, local, state);
-    let first = state.store.newest().0 + 1;
+    let first = state.store.newest(unit.store.unwrap_or_default()).0 + 1;
     let ticket = match state.store.commit(std::mem::take(&mut prepared.puts), &prepared.removals, &[]) {
         Ok(ticket) => ticket,
         Err(error) => {
@@ -82,11 +82,10 @@ pub(super) fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut 
         unit.gets.iter().filter(|get| get.is_said && !get.settled).map(|get| (get.link, get.id.0, outcome_of(get)));
     let discharged =
         Discharged { key: peer.key, generation: peer.generation, answer, deliveries: deliveries.collect() };
-    if ticket > state.store.synced() {
+    if !state.store.is_synced(ticket) {
         local.urgent = true;
-        local.confirmations.push_back(Confirmation { ticket, what: Confirmed::Discharged(Box::new(discharged)) });
+        local.confirmations.push(Confirmation { ticket, what: Confirmed::Discharged(Box::new(discharged)) });
     } else {
-        debug_assert!(ticket >= Ticket::NOW);
         confirmed(&mut *peer.front, &discharged);
     }
 }

@@ -6,7 +6,8 @@ use crate::front::{DeliveryId, LinkId, SessionId, UnitId};
 use crate::manager::Route;
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
-use bulla_queue::{Message, MessageId, QueueId};
+use crate::refusals::stores_mixed;
+use bulla_queue::{Message, MessageId, QueueId, StoreNumber};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,6 +33,8 @@ pub(super) struct Unit {
     pub(super) generation: u64,
     pub(super) coordinator: LinkId,
     pub(super) declared_at: Instant,
+    /// The store of all that happens in it, once something has.
+    pub(super) store: Option<StoreNumber>,
     pub(super) puts: Vec<StagedPut>,
     pub(super) gets: Vec<StagedGet>,
     /// What the staged messages count against the limits.
@@ -111,10 +114,11 @@ impl Units {
         (unit.key == key && unit.generation == generation && unit.discharge.is_none()).then_some(id)
     }
 
-    /// Whether one more message may be acquired in the unit. None where the unit is over, or about to be.
-    pub fn may_acquire(&self, id: UnitId, messages_max: u32) -> Option<Result<(), Refusal>> {
+    /// Whether one more message of that queue may be acquired in the unit. None where the unit is over, or about to be.
+    pub fn may_acquire(&self, id: UnitId, queue: QueueId, messages_max: u32) -> Option<Result<(), Refusal>> {
         let unit = self.open.get(&id).filter(|unit| unit.discharge.is_none())?;
-        Some(unit.doomed.clone().map_or(Ok(()), Err).and_then(|()| unit.admits(messages_max)))
+        let is_whole = unit.doomed.clone().map_or(Ok(()), Err);
+        Some(is_whole.and_then(|()| unit.admits_store(queue.store())).and_then(|()| unit.admits(messages_max)))
     }
 
     /// A message was sent on a link that acquires in the unit; `settled` says that it was sent settled, and is taken
@@ -128,6 +132,7 @@ impl Units {
         settled: bool,
     ) -> Option<usize> {
         let unit = self.open.get_mut(&id)?;
+        unit.store = Some(message.store());
         unit.gets.push(StagedGet {
             id: message,
             link,
@@ -178,6 +183,14 @@ impl Unit {
         }
     }
 
+    /// Whether something of that store may happen in it, beside what has happened.
+    pub(super) fn admits_store(&self, store: StoreNumber) -> Result<(), Refusal> {
+        match self.store.filter(|known| *known != store) {
+            None => Ok(()),
+            Some(_) => Err(stores_mixed("the unit of work has messages of another store".to_owned())),
+        }
+    }
+
     /// Whether one more message is within MAXUMSGS.
     pub(super) fn admits(&self, messages_max: u32) -> Result<(), Refusal> {
         self.admits_more(1, messages_max)
@@ -200,7 +213,7 @@ pub(super) fn limit(cause: &'static str, detail: String) -> Refusal {
 /// 2003, because of something else.
 pub(super) fn backed_out(why: &Refusal) -> Refusal {
     match why.reason {
-        reason::BACKED_OUT => why.clone(),
+        reason::BACKED_OUT | reason::UOW_MIX_NOT_SUPPORTED => why.clone(),
         _ => Refusal::new(reason::BACKED_OUT, why.to_string()),
     }
 }

@@ -15,6 +15,7 @@ use crate::manager::attributes;
 use crate::whole::channels::{self, Partner};
 use crate::whole::harness::Harness;
 use bulla_amqp::{AttachRequest, Config, DeliveryState, Event, SaslClient, SenderSettleMode, Symbol, Value};
+use bulla_queue::StoreNumber;
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
 use bulla_seal::policy::SignatureDigest;
@@ -181,7 +182,7 @@ impl Rings {
         assert_eq!(partner.outcome(), Some(DeliveryState::Accepted));
         self.sealed += 1;
         let state = &mut *harness.running().manager().lock();
-        let found = state.store.find(state.store.newest()).unwrap().1;
+        let found = state.store.find(state.store.newest(StoreNumber::LOCAL)).unwrap().1;
         let payload = payload_of(&state.store.body(found.id).unwrap());
         assert!(Arrival::read(&payload, 0).unwrap().claims_seal(), "it is put in clear");
         Ok(())

@@ -1,0 +1,735 @@
+//! The stores of a queue manager, by name: the local one, and those of groups that it shares.
+//!
+//! A queue lies in one store and is found through its name. Each store has its own log, tickets, waiting commits and
+//! limits. Ids and tickets carry their store's number ([`StoreNumber`]), so what is asked of them goes to the right one
+//! by a compare. All are under one lock, which is held for no disk and no network; a store whose log is slow keeps only
+//! those waiting who wait for it.
+
+use crate::maps::HashMap;
+use crate::mqsc::kept;
+use bulla_queue::{
+    Arrivals, Backlog, Chunks, Crossing, Cursor, DefineError, DefinitionUnit, Expired, Found, IDENTITY_BYTES,
+    JournalError, KeysOf, Look, Looked, Marker, Message, MessageId, Place, PutError, QueueAttributes, QueueChange,
+    QueueId, QueueStatus, ReadError, RemoveError, STORES_MAX, Seen, Store, StoreNumber, Ticket, Totals,
+};
+use std::fmt;
+use std::time::Instant;
+
+/// The name of the store that is always there.
+pub const LOCAL_STORE: &str = "LOCAL";
+
+/// A store beside the local one.
+pub struct NamedStore {
+    /// Its name.
+    pub name: String,
+    /// The store, opened under its number: 1 for the first one, and so on.
+    pub store: Store,
+}
+
+/// Why stores can't be used together.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum StoresError {
+    /// The administrator's turn: two stores have one name.
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// The program's turn: a store's number is not its place.
+    Number {
+        /// The store.
+        name: String,
+        /// The number that it should have been opened under.
+        place: usize,
+    },
+    /// The administrator's turn: a queue is in two stores.
+    Queue {
+        /// The queue.
+        queue: String,
+        /// The stores.
+        stores: [String; 2],
+    },
+    /// The administrator's turn: something is defined in two stores.
+    Object {
+        /// The object: `POLICY ORDERS`.
+        object: String,
+        /// The stores.
+        stores: [String; 2],
+    },
+}
+
+impl fmt::Display for StoresError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoresError::Name { name } => write!(f, "two stores have the name {name}"),
+            StoresError::Number { name, place } => {
+                write!(f, "the store {name} is not number {place}; there are {STORES_MAX} numbers")
+            }
+            StoresError::Queue { queue, stores: [first, second] } => {
+                write!(f, "the queue {queue} is in the stores {first} and {second}: delete one of the two")
+            }
+            StoresError::Object { object, stores: [first, second] } => {
+                write!(f, "{object} is defined in the stores {first} and {second}: delete one of the two")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StoresError {}
+
+/// What there is one of for each store.
+#[derive(Clone, Debug, Default)]
+pub struct PerStore<T> {
+    local: T,
+    further: Vec<T>,
+}
+
+impl<T: Default> PerStore<T> {
+    /// That of a store.
+    pub fn of(&mut self, store: StoreNumber) -> &mut T {
+        match store.place().checked_sub(1) {
+            None => &mut self.local,
+            Some(place) => self.further_at(place),
+        }
+    }
+
+    #[cold]
+    fn further_at(&mut self, place: usize) -> &mut T {
+        if self.further.len() <= place {
+            self.further.resize_with(place + 1, T::default);
+        }
+        &mut self.further[place]
+    }
+
+    /// Those of all stores that were asked for.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        std::iter::once(&self.local).chain(&self.further)
+    }
+
+    /// Those of all stores that were asked for.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        std::iter::once(&mut self.local).chain(&mut self.further)
+    }
+}
+
+/// Tickets of several stores, one of each at most.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Tickets(Vec<Ticket>);
+
+impl Tickets {
+    /// Waits for that one, too, which was given out after those that are there.
+    pub fn add(&mut self, ticket: Ticket) {
+        self.0.retain(|known| known.store() != ticket.store());
+        self.0.push(ticket);
+    }
+
+    /// The tickets.
+    pub fn iter(&self) -> impl Iterator<Item = Ticket> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+impl From<Ticket> for Tickets {
+    fn from(ticket: Ticket) -> Self {
+        Self(vec![ticket])
+    }
+}
+
+impl Extend<Ticket> for Tickets {
+    fn extend<I: IntoIterator<Item = Ticket>>(&mut self, tickets: I) {
+        tickets.into_iter().for_each(|ticket| self.add(ticket));
+    }
+}
+
+/// The stores.
+pub struct Stores {
+    local: Store,
+    further: Vec<NamedStore>,
+}
+
+impl From<Store> for Stores {
+    fn from(local: Store) -> Self {
+        Self { local, further: Vec::new() }
+    }
+}
+
+impl fmt::Debug for Stores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.numbered().map(|(_, name, store)| (name, store))).finish()
+    }
+}
+
+impl Stores {
+    /// The local store and `further` ones.
+    ///
+    /// # Errors
+    /// Two of them have a name, a queue or an object of a definition in common, or a number is not that of its place.
+    pub fn new(local: Store, further: Vec<NamedStore>) -> Result<Self, StoresError> {
+        let stores = Self { local, further };
+        stores.check()?;
+        Ok(stores)
+    }
+
+    fn check(&self) -> Result<(), StoresError> {
+        let mut names = HashMap::<&str, ()>::default();
+        let mut queues = HashMap::<&str, &str>::default();
+        let mut objects = HashMap::<&str, &str>::default();
+        for (place, (_, name, store)) in self.numbered().enumerate() {
+            if names.insert(name, ()).is_some() {
+                return Err(StoresError::Name { name: name.to_owned() });
+            }
+            if StoreNumber::new(place) != Some(store.number()) {
+                return Err(StoresError::Number { name: name.to_owned(), place });
+            }
+            if self.further.is_empty() {
+                break; // nothing to compare
+            }
+            for (_, queue) in store.queues() {
+                if let Some(first) = queues.insert(queue, name) {
+                    let stores = [first.to_owned(), name.to_owned()];
+                    return Err(StoresError::Queue { queue: queue.to_owned(), stores });
+                }
+            }
+            for object in store.object_names() {
+                if let Some(first) = objects.insert(object, name) {
+                    let stores = [first.to_owned(), name.to_owned()];
+                    return Err(StoresError::Object { object: object.to_owned(), stores });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All stores, the local one first.
+    fn numbered(&self) -> impl Iterator<Item = (StoreNumber, &str, &Store)> {
+        let further =
+            self.further.iter().map(|further| (further.store.number(), further.name.as_str(), &further.store));
+        std::iter::once((StoreNumber::LOCAL, LOCAL_STORE, &self.local)).chain(further)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Store> {
+        std::iter::once(&self.local).chain(self.further.iter().map(|further| &further.store))
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Store> {
+        std::iter::once(&mut self.local).chain(self.further.iter_mut().map(|further| &mut further.store))
+    }
+
+    /// The store of that number. What carries the number of none is unknown to the local one, too.
+    fn of(&self, number: StoreNumber) -> &Store {
+        match number.place().checked_sub(1) {
+            None => &self.local,
+            Some(place) => self.further_at(place),
+        }
+    }
+
+    fn of_mut(&mut self, number: StoreNumber) -> &mut Store {
+        match number.place().checked_sub(1) {
+            None => &mut self.local,
+            Some(place) => self.further_at_mut(place),
+        }
+    }
+
+    #[cold]
+    fn further_at(&self, place: usize) -> &Store {
+        self.further.get(place).map_or(&self.local, |further| &further.store)
+    }
+
+    #[cold]
+    fn further_at_mut(&mut self, place: usize) -> &mut Store {
+        self.further.get_mut(place).map_or(&mut self.local, |further| &mut further.store)
+    }
+
+    /// Whether there is more than the local store.
+    pub fn are_several(&self) -> bool {
+        !self.further.is_empty()
+    }
+
+    /// The name of a store.
+    pub fn store_name(&self, number: StoreNumber) -> &str {
+        let further = number.place().checked_sub(1).and_then(|place| self.further.get(place));
+        further.map_or(LOCAL_STORE, |further| &further.name)
+    }
+
+    // ---- queues
+
+    /// Creates a queue in the local store, or applies the attributes to the one of that name, wherever it lies.
+    ///
+    /// # Errors
+    /// As [`Store::define`].
+    pub fn define(&mut self, name: &str, attributes: QueueAttributes) -> Result<QueueId, DefineError> {
+        let store = self.queue(name).map_or(StoreNumber::LOCAL, QueueId::store);
+        self.of_mut(store).define(name, attributes)
+    }
+
+    /// As [`Store::alter`].
+    ///
+    /// # Errors
+    /// As [`Store::alter`].
+    pub fn alter(&mut self, queue: QueueId, attributes: QueueAttributes) -> Result<(), DefineError> {
+        self.of_mut(queue.store()).alter(queue, attributes)
+    }
+
+    /// As [`Store::delete`].
+    ///
+    /// # Errors
+    /// As [`Store::delete`].
+    pub fn delete(&mut self, queue: QueueId, purge: bool) -> Result<Ticket, DefineError> {
+        self.of_mut(queue.store()).delete(queue, purge)
+    }
+
+    /// As [`Store::clear`].
+    ///
+    /// # Errors
+    /// As [`Store::clear`].
+    pub fn clear(&mut self, queue: QueueId) -> Result<Ticket, DefineError> {
+        self.of_mut(queue.store()).clear(queue)
+    }
+
+    /// The queue of that name. One look-up where it is local.
+    pub fn queue(&self, name: &str) -> Option<QueueId> {
+        self.all().find_map(|store| store.queue(name))
+    }
+
+    /// All queues with their names, in no order.
+    pub fn queues(&self) -> impl Iterator<Item = (QueueId, &str)> {
+        self.all().flat_map(Store::queues)
+    }
+
+    /// As [`Store::name`].
+    pub fn name(&self, queue: QueueId) -> Option<&str> {
+        self.of(queue.store()).name(queue)
+    }
+
+    /// As [`Store::attributes`].
+    pub fn attributes(&self, queue: QueueId) -> Option<&QueueAttributes> {
+        self.of(queue.store()).attributes(queue)
+    }
+
+    /// As [`Store::status`].
+    pub fn status(&self, queue: QueueId) -> Option<QueueStatus> {
+        self.of(queue.store()).status(queue)
+    }
+
+    /// As [`Store::counted`].
+    pub fn counted(&self, queue: QueueId) -> u32 {
+        self.of(queue.store()).counted(queue)
+    }
+
+    /// What went through all queues of all stores.
+    pub fn totals(&self) -> Totals {
+        let sum = |sum: Totals, next: Totals| Totals { puts: sum.puts + next.puts, gets: sum.gets + next.gets };
+        self.all().map(Store::totals).fold(Totals::default(), sum)
+    }
+
+    // ---- definitions
+
+    /// The store that an object's definition lies in, or would: that of the queue which it is about.
+    pub fn store_of_object(&self, object: &str) -> StoreNumber {
+        if self.further.is_empty() {
+            return StoreNumber::LOCAL;
+        }
+        let there = self.all().find(|store| store.has_object(object)).map(Store::number);
+        let queue = || kept::queue_of(object).and_then(|queue| self.queue(queue)).map(QueueId::store);
+        there.or_else(queue).unwrap_or(StoreNumber::LOCAL)
+    }
+
+    /// Carries out a unit of definitions: one commit in each store that it touches. Notes are the local store's, and
+    /// its commit is the first.
+    ///
+    /// # Errors
+    /// As [`Store::commit_definitions`]; what is of the stores before is done then.
+    pub fn commit_definitions(&mut self, unit: &DefinitionUnit<'_>) -> Result<Tickets, DefineError> {
+        if self.further.is_empty() {
+            return self.local.commit_definitions(unit).map(Tickets::from);
+        }
+        let mut tickets = Tickets::default();
+        let numbers: Vec<StoreNumber> = self.all().map(Store::number).collect();
+        for number in numbers {
+            let is_here = |change: &&QueueChange<'_>| self.store_of_change(change) == number;
+            let queues: Vec<QueueChange<'_>> = unit.queues.iter().filter(is_here).cloned().collect();
+            let is_here = |(object, _): &&(&str, Option<&[u8]>)| self.store_of_object(object) == number;
+            let objects: Vec<_> = unit.objects.iter().filter(is_here).copied().collect();
+            let notes = if number == StoreNumber::LOCAL { unit.notes } else { &[] };
+            if !(queues.is_empty() && objects.is_empty() && notes.is_empty()) {
+                let unit = DefinitionUnit { queues: &queues, objects: &objects, notes, reserve: unit.reserve };
+                tickets.add(self.of_mut(number).commit_definitions(&unit)?);
+            }
+        }
+        Ok(tickets)
+    }
+
+    fn store_of_change(&self, change: &QueueChange<'_>) -> StoreNumber {
+        let (QueueChange::Define { name, .. } | QueueChange::Delete { name, .. } | QueueChange::Clear { name }) =
+            change;
+        self.queue(name).map_or(StoreNumber::LOCAL, QueueId::store)
+    }
+
+    /// How many objects are defined.
+    pub fn objects(&self) -> usize {
+        self.all().map(Store::objects).sum()
+    }
+
+    /// Whether an object is defined.
+    pub fn has_object(&self, name: &str) -> bool {
+        self.all().any(|store| store.has_object(name))
+    }
+
+    /// As [`Store::read_objects`], of all stores.
+    ///
+    /// # Errors
+    /// As [`Store::read_objects`].
+    pub fn read_objects(&mut self, each: &mut dyn FnMut(&str, &[u8])) -> Result<(), (String, ReadError)> {
+        self.all_mut().try_for_each(|store| store.read_objects(each))
+    }
+
+    // ---- messages
+
+    /// As [`Store::put`].
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    pub fn put(&mut self, queue: QueueId, message: Message) -> Result<Ticket, PutError> {
+        self.of_mut(queue.store()).put(queue, message)
+    }
+
+    /// As [`Store::admits`].
+    ///
+    /// # Errors
+    /// As [`Store::admits`].
+    pub fn admits(&self, queue: QueueId, message: &Message, before: usize) -> Result<(), PutError> {
+        self.of(queue.store()).admits(queue, message, before)
+    }
+
+    /// As [`Store::room`].
+    pub fn room(&self, queue: QueueId) -> u32 {
+        self.of(queue.store()).room(queue)
+    }
+
+    /// As [`Store::depth_room`].
+    pub fn depth_room(&self, queue: QueueId) -> u32 {
+        self.of(queue.store()).depth_room(queue)
+    }
+
+    /// How much waits for the disk of a queue's store; with no queue, of the store that has most to wait for.
+    pub fn backlog(&self, queue: Option<QueueId>) -> Backlog {
+        match queue {
+            Some(queue) => self.of(queue.store()).backlog(),
+            None if self.further.is_empty() => self.local.backlog(),
+            None => self.all().map(Store::backlog).max().unwrap_or(Backlog::Usual),
+        }
+    }
+
+    /// The message that was put last in a store.
+    pub fn newest(&self, store: StoreNumber) -> MessageId {
+        self.of(store).newest()
+    }
+
+    /// As [`Store::lock_next`].
+    pub fn lock_next(&mut self, queue: QueueId, after: Option<Place>, now_ms: u64) -> Option<Found> {
+        self.of_mut(queue.store()).lock_next(queue, after, now_ms)
+    }
+
+    /// As [`Store::lock`].
+    pub fn lock(&mut self, id: MessageId) -> Option<Found> {
+        self.of_mut(id.store()).lock(id)
+    }
+
+    /// As [`Store::browse_next`].
+    pub fn browse_next(&self, queue: QueueId, after: Option<Place>, now_ms: u64) -> Option<Found> {
+        self.of(queue.store()).browse_next(queue, after, now_ms)
+    }
+
+    /// As [`Store::body`].
+    ///
+    /// # Errors
+    /// As [`Store::body`].
+    pub fn body(&mut self, id: MessageId) -> Result<Chunks, ReadError> {
+        self.of_mut(id.store()).body(id)
+    }
+
+    /// As [`Store::body_now`].
+    ///
+    /// # Errors
+    /// As [`Store::body_now`].
+    pub fn body_now(&mut self, id: MessageId) -> Result<Chunks, ReadError> {
+        self.of_mut(id.store()).body_now(id)
+    }
+
+    /// As [`Store::head`].
+    ///
+    /// # Errors
+    /// As [`Store::head`].
+    pub fn head(&mut self, id: MessageId, bytes: usize) -> Result<(Chunks, bool), ReadError> {
+        self.of_mut(id.store()).head(id, bytes)
+    }
+
+    /// As [`Store::set_aside`].
+    pub fn set_aside(&mut self, id: MessageId) {
+        self.of_mut(id.store()).set_aside(id);
+    }
+
+    /// As [`Store::find`].
+    pub fn find(&self, id: MessageId) -> Option<(QueueId, Found)> {
+        self.of(id.store()).find(id)
+    }
+
+    /// As [`Store::put_at_ms`].
+    pub fn put_at_ms(&self, id: MessageId) -> Option<u64> {
+        self.of(id.store()).put_at_ms(id)
+    }
+
+    /// As [`Store::is_locked`].
+    pub fn is_locked(&self, id: MessageId) -> bool {
+        self.of(id.store()).is_locked(id)
+    }
+
+    /// As [`Store::acknowledge`].
+    ///
+    /// # Errors
+    /// As [`Store::acknowledge`].
+    pub fn acknowledge(&mut self, id: MessageId) -> Result<Ticket, RemoveError> {
+        self.of_mut(id.store()).acknowledge(id)
+    }
+
+    /// As [`Store::release`].
+    pub fn release(&mut self, id: MessageId, failed: bool) {
+        self.of_mut(id.store()).release(id, failed);
+    }
+
+    /// As [`Store::release_failed`].
+    pub fn release_failed(&mut self, id: MessageId, times: u32) {
+        self.of_mut(id.store()).release_failed(id, times);
+    }
+
+    /// As [`Store::release_unheard`].
+    pub fn release_unheard(&mut self, id: MessageId, cursor: &mut Cursor) {
+        self.of_mut(id.store()).release_unheard(id, cursor);
+    }
+
+    /// As [`Store::transfer`]. Both queues are of one store.
+    ///
+    /// # Errors
+    /// As [`Store::transfer`].
+    pub fn transfer(&mut self, id: MessageId, to: QueueId, replacement: Message) -> Result<Ticket, PutError> {
+        self.of_mut(id.store()).transfer(id, to, replacement)
+    }
+
+    /// As [`Store::commit`], in the store that the first put goes to, or the first removal; where there is neither, in
+    /// the local one.
+    ///
+    /// # Errors
+    /// As [`Store::commit`]; [`PutError::OtherStore`] where not all of it is of that store.
+    pub fn commit(
+        &mut self,
+        puts: Vec<(QueueId, Message)>,
+        removals: &[MessageId],
+        notes: &[(&str, Option<&[u8]>)],
+    ) -> Result<Ticket, PutError> {
+        let put = puts.first().map(|(queue, _)| queue.store());
+        let store = put.or_else(|| removals.first().map(|id| id.store())).unwrap_or(StoreNumber::LOCAL);
+        self.of_mut(store).commit(puts, removals, notes)
+    }
+
+    /// As [`Store::commit`], in the local store: what the notes are about has its notes nowhere else.
+    ///
+    /// # Errors
+    /// As [`Store::commit`]; [`PutError::OtherStore`] where not all of it is local.
+    pub fn commit_locally(
+        &mut self,
+        puts: Vec<(QueueId, Message)>,
+        removals: &[MessageId],
+        notes: &[(&str, Option<&[u8]>)],
+    ) -> Result<Ticket, PutError> {
+        self.local.commit(puts, removals, notes)
+    }
+
+    /// Changes notes of a store.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn commit_notes(&mut self, store: StoreNumber, notes: &[(&str, Option<&[u8]>)]) -> Result<Ticket, PutError> {
+        self.of_mut(store).commit(Vec::new(), &[], notes)
+    }
+
+    // ---- looks
+
+    /// As [`Store::watch`].
+    pub fn watch(&mut self, queue: QueueId) -> Cursor {
+        self.of_mut(queue.store()).watch(queue)
+    }
+
+    /// As [`Store::unwatch`].
+    pub fn unwatch(&mut self, queue: QueueId) {
+        self.of_mut(queue.store()).unwatch(queue);
+    }
+
+    /// As [`Store::look`].
+    pub fn look(
+        &mut self,
+        queue: QueueId,
+        cursor: &mut Cursor,
+        now_ms: u64,
+        lock: bool,
+        budget: &mut usize,
+        show: impl FnMut(&Seen<'_>) -> Looked,
+    ) -> Look {
+        self.of_mut(queue.store()).look(queue, cursor, now_ms, lock, budget, show)
+    }
+
+    /// As [`Store::look_up`].
+    pub fn look_up(
+        &mut self,
+        queue: QueueId,
+        key: u64,
+        now_ms: u64,
+        lock: bool,
+        budget: &mut usize,
+        show: impl FnMut(&Seen<'_>) -> Looked,
+    ) -> Option<Look> {
+        self.of_mut(queue.store()).look_up(queue, key, now_ms, lock, budget, show)
+    }
+
+    /// As [`Store::index`].
+    pub fn index(&mut self, queue: QueueId, keys_of: KeysOf, kind: usize) {
+        self.of_mut(queue.store()).index(queue, keys_of, kind);
+    }
+
+    /// As [`Store::unindex`].
+    pub fn unindex(&mut self, queue: QueueId) {
+        self.of_mut(queue.store()).unindex(queue);
+    }
+
+    // ---- notes
+
+    /// A note of the local store, as [`Store::note`].
+    pub fn note(&self, name: &str) -> Option<&[u8]> {
+        self.local.note(name)
+    }
+
+    /// Notes of the local store, as [`Store::notes`].
+    pub fn notes<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        self.local.notes(prefix)
+    }
+
+    /// Notes of all stores.
+    pub fn notes_of_all<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (StoreNumber, &'a str, &'a [u8])> {
+        let of = move |store: &'a Store| store.notes(prefix).map(|(name, value)| (store.number(), name, value));
+        self.all().flat_map(of)
+    }
+
+    /// The local store's, as [`Store::identity`]: what partners and the readable copy of definitions know.
+    pub fn identity(&self) -> Option<[u8; IDENTITY_BYTES]> {
+        self.local.identity()
+    }
+
+    // ---- marks
+
+    /// As [`Store::tell_marks_by`], for all stores.
+    pub fn tell_marks_by(&mut self, asks: fn(&Chunks) -> bool) {
+        self.all_mut().for_each(|store| store.tell_marks_by(asks));
+    }
+
+    /// As [`Store::mark`].
+    pub fn mark(&mut self, id: MessageId, marker: Option<Marker>) {
+        self.of_mut(id.store()).mark(id, marker);
+    }
+
+    /// As [`Store::marker`].
+    pub fn marker(&self, id: MessageId) -> Option<Marker> {
+        self.of(id.store()).marker(id)
+    }
+
+    /// As [`Store::is_marked`].
+    pub fn is_marked(&self, id: MessageId) -> bool {
+        self.of(id.store()).is_marked(id)
+    }
+
+    // ---- time and the journals
+
+    /// As [`Store::sweep`], `max` in each store.
+    pub fn sweep(&mut self, now_ms: u64, max: usize) {
+        self.all_mut().for_each(|store| store.sweep(now_ms, max));
+    }
+
+    /// As [`Store::expire_due`], `max` in each store.
+    pub fn expire_due(&mut self, now_ms: u64, max: usize) -> bool {
+        self.all_mut().fold(false, |did, store| store.expire_due(now_ms, max) | did)
+    }
+
+    /// As [`Store::flush`], for the stores that `wants` names.
+    ///
+    /// # Errors
+    /// As [`Store::flush`].
+    pub fn flush(&mut self, now: Instant, mut wants: impl FnMut(StoreNumber) -> bool) -> Result<(), JournalError> {
+        self.all_mut().filter(|store| wants(store.number())).try_for_each(|store| store.flush(now))
+    }
+
+    /// As [`Store::poll`], for all stores.
+    ///
+    /// # Errors
+    /// As [`Store::poll`].
+    pub fn poll(&mut self, now: Instant) -> Result<(), JournalError> {
+        self.all_mut().try_for_each(|store| store.poll(now))
+    }
+
+    /// As [`Store::sync`], for all stores.
+    ///
+    /// # Errors
+    /// As [`Store::sync`].
+    pub fn sync(&mut self, now: Instant) -> Result<(), JournalError> {
+        self.all_mut().try_for_each(|store| store.sync(now))
+    }
+
+    /// As [`Store::shut_down`], for all stores: each is shut down whatever becomes of the others.
+    ///
+    /// # Errors
+    /// As [`Store::shut_down`], the first.
+    pub fn shut_down(&mut self, now: Instant) -> Result<(), JournalError> {
+        let mut result = Ok(());
+        for store in self.all_mut() {
+            let closed = store.shut_down(now);
+            result = result.and(closed);
+        }
+        result
+    }
+
+    /// When everything written so far is durable, in all stores.
+    pub fn written(&self) -> Tickets {
+        Tickets(self.all().map(Store::written).collect())
+    }
+
+    /// Whether what a ticket stands for is durable.
+    pub fn is_synced(&self, ticket: Ticket) -> bool {
+        self.of(ticket.store()).is_synced(ticket)
+    }
+
+    /// Whether what all of these stand for is durable.
+    pub fn are_synced(&self, tickets: &Tickets) -> bool {
+        tickets.iter().all(|ticket| self.is_synced(ticket))
+    }
+
+    /// As [`Store::take_ready`], of all stores.
+    pub fn take_ready(&mut self, into: &mut Vec<QueueId>) {
+        self.all_mut().for_each(|store| store.take_ready(into));
+    }
+
+    /// As [`Store::take_freed`], of all stores.
+    pub fn take_freed(&mut self, into: &mut Vec<QueueId>) {
+        self.all_mut().for_each(|store| store.take_freed(into));
+    }
+
+    /// As [`Store::take_crossings`], of all stores.
+    pub fn take_crossings(&mut self, into: &mut Vec<Crossing>) {
+        self.all_mut().for_each(|store| store.take_crossings(into));
+    }
+
+    /// As [`Store::take_arrivals`], of all stores.
+    pub fn take_arrivals(&mut self, into: &mut Vec<(QueueId, Arrivals)>) {
+        self.all_mut().for_each(|store| store.take_arrivals(into));
+    }
+
+    /// As [`Store::take_expired`], of all stores.
+    pub fn take_expired(&mut self, into: &mut Vec<Expired>) {
+        self.all_mut().for_each(|store| store.take_expired(into));
+    }
+}

@@ -1,0 +1,201 @@
+//! A queue manager with two stores: the local one, and one by name.
+
+use super::late_log::Takes;
+use super::node::{Node, open_to_all};
+use super::plain::{CREDIT, Plain, step};
+use crate::catalog::{Change, LocalQueue, Sort};
+use crate::clock::Clock;
+use crate::stores::{NamedStore, Stores, StoresError};
+use bulla_amqp::transaction::{Control, Declare, Discharge};
+use bulla_amqp::{AttachRequest, DeliveryState};
+use bulla_queue::sim::{Fate, Manner, SimDisk, SimEngine};
+use bulla_queue::{DefineError, FileSpill, Limits, QueueAttributes, Store, StoreNumber};
+use bulla_seal::Policy;
+use bulla_seal::policy::SignatureDigest;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const GROUP: &str = "GROUP";
+const GROUP_NUMBER: StoreNumber = StoreNumber::new(1).unwrap();
+/// What the log of the second store takes for a batch.
+const BATCH_TAKES: Duration = Duration::from_secs(5);
+/// Steps of a round trip: two turns, what is under way between them, and a batch of the local log.
+const ROUND_TRIP_STEPS: u64 = 15;
+
+/// A queue manager with the queues NEAR, in the local store, and SHARED.
+fn node(clock: &Clock, takes: Takes) -> Node {
+    let mut node = Node::new("QM1", clock).with_store(GROUP, &["SHARED"], takes);
+    let mut changes = open_to_all();
+    changes.push(Change::define("NEAR".to_owned(), LocalQueue::default()));
+    node.start(1, &changes).unwrap();
+    node
+}
+
+/// The reason code and the cause that a refusal's text begins with.
+#[track_caller]
+fn refused(state: &DeliveryState) -> (u16, String) {
+    let outcome = match state {
+        DeliveryState::Transactional { outcome: Some(outcome), .. } => outcome,
+        other => other,
+    };
+    let DeliveryState::Rejected(Some(error)) = outcome else { panic!("{state:?}") };
+    let text = error.description.clone().unwrap_or_default();
+    let cause = text.split("cause=").nth(1).and_then(|cause| cause.split([' ', ':']).next()).unwrap_or_default();
+    (text.split(' ').next().and_then(|code| code.parse().ok()).unwrap_or(0), cause.to_owned())
+}
+
+#[test]
+fn a_queue_is_found_in_its_store_and_its_definitions_lie_there() {
+    let clock = Clock::simulated();
+    let mut node = node(&clock, Takes::default());
+    let policy = Policy { sign: Some(SignatureDigest::Sha256), ..Policy::new("SHARED") };
+    {
+        let state = &mut *node.running().unwrap().manager.lock();
+        let [near, shared] = ["NEAR", "SHARED"].map(|name| state.store.queue(name).unwrap());
+        assert_eq!([near.store(), shared.store()], [StoreNumber::LOCAL, GROUP_NUMBER]);
+        assert_eq!(state.route("SHARED").unwrap().queue, shared);
+        assert_eq!(state.store.store_name(shared.store()), GROUP);
+        let altered = LocalQueue { max_depth: 7, ..LocalQueue::default() };
+        let changes = [Change::alter("SHARED", altered.clone()), Change::define("SHARED", Arc::new(policy))];
+        state.commit_definitions(&changes, &[]).unwrap();
+        for (object, store) in [
+            ("QLOCAL NEAR", StoreNumber::LOCAL),
+            ("QLOCAL SHARED", GROUP_NUMBER),
+            ("POLICY SHARED", GROUP_NUMBER),
+            ("AUTHREC QUEUE \"SHARED\" PRINCIPAL ann", GROUP_NUMBER),
+            ("AUTHREC QUEUE \"S*\" PRINCIPAL ann", StoreNumber::LOCAL),
+            ("QLOCAL NEW", StoreNumber::LOCAL),
+        ] {
+            assert_eq!(state.store.store_of_object(object), store, "{object}");
+        }
+        let both = [Change::alter("SHARED", altered.clone()), Change::alter("NEAR", altered)];
+        let changes_before = state.noted.last;
+        assert_eq!(state.commit_definitions(&both, &[]), Err(DefineError::OtherStore));
+        assert_eq!((state.noted.last, state.definitions.queues["NEAR"].max_depth), (changes_before, 5_000));
+        state.store.sync(clock.now()).unwrap();
+    }
+    node.crash(Fate::Lost);
+    node.start(2, &[]).unwrap();
+    let state = &mut *node.running().unwrap().manager.lock();
+    assert_eq!(state.definitions.queues["SHARED"].max_depth, 7);
+    assert!(state.definitions.policies.contains_key("SHARED"));
+    assert_eq!(state.store.attributes(state.store.queue("SHARED").unwrap()).unwrap().max_depth, 7);
+    state.commit_definitions(&[Change::delete("SHARED", Sort::Local)], &[]).unwrap();
+    assert!(state.store.queue("SHARED").is_none() && !state.store.has_object("QLOCAL SHARED"));
+}
+
+#[test]
+fn a_name_stands_in_one_store() {
+    let opened = |number, queue: &str| {
+        let spill = FileSpill::open(SimDisk::default(), 10_000).unwrap();
+        let log = Box::new(SimEngine::default().log(Manner::Prompt));
+        let mut store = Store::open_numbered(number, log, Box::new(spill), Limits::default(), Instant::now()).unwrap();
+        store.define(queue, QueueAttributes::default()).unwrap();
+        store
+    };
+    let stores = |name: &str, number, queue| {
+        let further = vec![NamedStore { name: name.to_owned(), store: opened(number, queue) }];
+        Stores::new(opened(StoreNumber::LOCAL, "ORDERS"), further).map(drop)
+    };
+    let in_both = StoresError::Queue { queue: "ORDERS".into(), stores: ["LOCAL".into(), "GROUP".into()] };
+    assert_eq!(in_both.to_string(), "the queue ORDERS is in the stores LOCAL and GROUP: delete one of the two");
+    assert_eq!(stores(GROUP, GROUP_NUMBER, "ORDERS"), Err(in_both));
+    assert_eq!(stores("LOCAL", GROUP_NUMBER, "OTHERS"), Err(StoresError::Name { name: "LOCAL".into() }));
+    let place = StoresError::Number { name: GROUP.into(), place: 1 };
+    assert_eq!(stores(GROUP, StoreNumber::LOCAL, "OTHERS"), Err(place));
+    assert_eq!(stores(GROUP, GROUP_NUMBER, "OTHERS"), Ok(()));
+}
+
+#[test]
+fn messages_of_each_store_are_there_after_a_crash_and_are_got_in_their_order() {
+    let clock = Clock::simulated();
+    let mut node = node(&clock, Takes::default());
+    let mut client = Plain::connect(&mut node, &clock);
+    let links = ["NEAR", "SHARED"].map(|name| client.attach(AttachRequest::sender(name, name), 0));
+    for number in 0..20 {
+        let link = links[number as usize % 2];
+        client.until(&mut node, &clock, |client| client.engine.can_send(link));
+        let token = client.put(link, number, true);
+        assert_eq!(client.answer(&mut node, &clock, token), DeliveryState::Accepted);
+    }
+    node.crash(Fate::Lost);
+    node.start(2, &[]).unwrap();
+    let mut client = Plain::connect(&mut node, &clock);
+    let links = ["NEAR", "SHARED"].map(|name| client.attach(AttachRequest::receiver(name, name), CREDIT));
+    client.until(&mut node, &clock, |client| links.iter().all(|link| client.got(*link).len() == 10));
+    let every_second = |first: u64| (first..20).step_by(2).collect::<Vec<_>>();
+    assert_eq!(links.map(|link| client.got(link).to_vec()), [every_second(0), every_second(1)]);
+}
+
+#[test]
+fn a_unit_of_work_over_two_stores_is_refused_at_the_second_one() {
+    let clock = Clock::simulated();
+    let mut node = node(&clock, Takes::default());
+    let mut client = Plain::connect(&mut node, &clock);
+    let [near, shared] = ["NEAR", "SHARED"].map(|name| client.attach(AttachRequest::sender(name, name), 0));
+    let from_shared = client.attach_to_hold(AttachRequest::receiver("from", "SHARED"), CREDIT);
+    let units = client.attach_coordinator();
+    client.until(&mut node, &clock, |client| [near, shared, units].iter().all(|link| client.engine.can_send(*link)));
+    let declare = |client: &mut Plain, node: &mut Node| -> Bytes {
+        let token = client.control(units, &Control::Declare(Declare { global_id: None }));
+        match client.answer(node, &clock, token) {
+            DeliveryState::Declared { txn_id } => txn_id,
+            other => panic!("{other:?}"),
+        }
+    };
+    let commit = |client: &mut Plain, node: &mut Node, txn_id: &Bytes| {
+        let token = client.control(units, &Control::Discharge(Discharge { txn_id: txn_id.clone(), fail: false }));
+        client.answer(node, &clock, token)
+    };
+    let mixed = (2355, "stores".to_owned());
+
+    // Put after put: the second is refused, and the unit goes on without it.
+    let unit = declare(&mut client, &mut node);
+    let first = client.put_in(shared, 1, &unit);
+    assert!(matches!(client.answer(&mut node, &clock, first), DeliveryState::Transactional { .. }));
+    let second = client.put_in(near, 2, &unit);
+    assert_eq!(refused(&client.answer(&mut node, &clock, second)), mixed);
+    assert_eq!(commit(&mut client, &mut node, &unit), DeliveryState::Accepted);
+    client.until(&mut node, &clock, |client| client.got(from_shared) == [1]);
+
+    // A get after a put: its outcome can't be refused by itself, so the unit is backed out for that reason.
+    let unit = declare(&mut client, &mut node);
+    let put = client.put_in(near, 3, &unit);
+    assert!(matches!(client.answer(&mut node, &clock, put), DeliveryState::Transactional { .. }));
+    client.accept(from_shared, Some(&unit));
+    step(&mut node, &mut client, &clock); // the outcome goes out before the discharge
+    assert_eq!(refused(&commit(&mut client, &mut node, &unit)), mixed);
+    let depth = |node: &mut Node, name: &str| {
+        let state = node.running().unwrap().manager.lock();
+        state.store.status(state.store.queue(name).unwrap()).unwrap().depth
+    };
+    assert_eq!((depth(&mut node, "NEAR"), depth(&mut node, "SHARED")), (0, 1));
+}
+
+#[test]
+fn while_the_log_of_one_store_takes_five_seconds_queues_of_the_other_keep_their_rate() {
+    let clock = Clock::simulated();
+    let mut node = node(&clock, Takes { batch: Some(BATCH_TAKES), ..Takes::default() });
+    let mut client = Plain::connect(&mut node, &clock);
+    let [to_near, to_shared] = ["NEAR", "SHARED"].map(|name| client.attach(AttachRequest::sender(name, name), 0));
+    let from_near = client.attach(AttachRequest::receiver("from near", "NEAR"), CREDIT);
+    let from_shared = client.attach(AttachRequest::receiver("from shared", "SHARED"), CREDIT);
+    client.until(&mut node, &clock, |client| [to_near, to_shared].iter().all(|link| client.engine.can_send(*link)));
+    let (began, mut slowest, mut rounds) = (clock.now(), Duration::ZERO, 0);
+    let slow = client.put(to_shared, 1, true);
+    while client.got(from_shared).is_empty() {
+        let sent_at = clock.now();
+        let token = client.put(to_near, rounds, true);
+        assert_eq!(client.answer(&mut node, &clock, token), DeliveryState::Accepted);
+        client.until(&mut node, &clock, |client| client.got(from_near).last() == Some(&rounds));
+        slowest = slowest.max(clock.since(sent_at));
+        rounds += 1;
+    }
+    let took = clock.since(began);
+    assert_eq!(client.answer(&mut node, &clock, slow), DeliveryState::Accepted);
+    assert!(took >= BATCH_TAKES, "the log answered after {took:?}");
+    assert!(slowest <= Duration::from_millis(ROUND_TRIP_STEPS), "a message of the other store took {slowest:?}");
+    assert!(rounds > 300, "{rounds} messages went by in {took:?}");
+    step(&mut node, &mut client, &clock);
+}
