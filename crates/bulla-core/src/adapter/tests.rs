@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::catalog::status::{self, ProtectionMeters};
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Mailbox, Notice};
 use bulla_device::scheduler::{CPU_NAME, State};
-use bulla_device::{CpuDevice, Device, Driver, Finished as Ended, Kind, Shape, SystemRandom};
+use bulla_device::{CpuDevice, Device, DeviceError, Driver, Finished as Ended, Kind, Output, Shape, SystemRandom};
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
 use bulla_seal::policy::{ContentCipher, KeyReuse};

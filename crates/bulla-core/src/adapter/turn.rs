@@ -1,0 +1,377 @@
+//! One adapter's turn: tasks begin, go on with the answers of devices, and hand over jobs.
+
+use super::{
+    Adapters, Again, Asker, Finished, KEY_SERVICE_WAIT, New, Outcome, Progress, SLICE, Taken, Task, Work, question,
+};
+use crate::accounting::Cost;
+use crate::catalog::status::DeviceWait;
+use crate::limits::KeyWork;
+use crate::mailbox::{Mailboxes, Notice};
+use crate::task::TaskMeter;
+use bulla_device::role::{self, Role};
+use bulla_device::scheduler::{Answer, DeviceId, Sink};
+use bulla_device::{DeviceError, Inline, Job, Output, ticks};
+use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Tally, Verified};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// One adapter's turn.
+pub(super) struct Turn<'a> {
+    adapters: &'a Adapters,
+    mailboxes: &'a Mailboxes,
+    meter: &'a TaskMeter,
+    sink: Arc<dyn Sink>,
+    inline: Inline,
+    /// Jobs that this turn hands over, each with its task.
+    jobs: Vec<(Job, Task)>,
+    outcomes: Vec<Finished>,
+    /// Askers of tasks that are done, one entry a task, and what it took of the asker's share.
+    done: Vec<(u64, KeyWork)>,
+}
+
+impl<'a> Turn<'a> {
+    /// Turns of one adapter.
+    pub(super) fn new(adapters: &'a Arc<Adapters>, mailboxes: &'a Mailboxes, meter: &'a TaskMeter) -> Self {
+        Self {
+            adapters,
+            mailboxes,
+            meter,
+            sink: adapters.clone(),
+            inline: Inline::new(),
+            jobs: Vec::new(),
+            outcomes: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Hot path: answers first, because their tasks have waited longest.
+    pub(super) fn carry_out(&mut self, taken: Taken) {
+        self.go_on(taken.answers, 0);
+        let deadline = Instant::now() + KEY_SERVICE_WAIT;
+        for New { asker, who, work, tally, keys } in taken.tasks {
+            if who.is_gone() {
+                self.done.push((who.number(), keys));
+                continue;
+            }
+            let begun = ticks();
+            let stage = match work {
+                Work::Seal(start) => Stage::Seal(start()),
+                Work::Open(again) => Stage::Open(again(), again),
+                Work::GoOnOpening(step, again) => Stage::Open(Ok(step), again),
+                Work::Check(again) => Stage::Check(again(), again),
+            };
+            let spent = ticks().saturating_sub(begun);
+            let (devices, wait) = (Vec::new(), DeviceWait::default());
+            let (checking, looked_again) = (false, false);
+            self.advance(
+                Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait },
+                stage,
+            );
+        }
+        self.inline.take_over(taken.shared);
+        while !(self.jobs.is_empty() && self.inline.is_empty()) {
+            if !self.jobs.is_empty() {
+                self.place();
+            }
+            if self.inline.is_empty() {
+                continue;
+            }
+            self.adapters.share(&mut self.inline);
+            let begun = ticks();
+            let answers = self.inline.run_for(&self.adapters.scheduler, SLICE);
+            let each = ticks().saturating_sub(begun) / (answers.len() as u64).max(1);
+            self.go_on(answers, each);
+            if !self.inline.is_empty() {
+                // What is done does not wait for the rest, nor what waits for its asker to have fewer tasks under way.
+                self.tell_all();
+                self.adapters.wake_for_tasks();
+            }
+        }
+        if let Some(run) = taken.aside {
+            let begun = ticks();
+            // A partner's name: nothing that protects a message.
+            role::exactly(Role::QueueManager, run);
+            self.meter.request(ticks().saturating_sub(begun));
+        }
+    }
+
+    /// Sets the tasks aside and hands their jobs to the scheduler.
+    fn place(&mut self) {
+        let mut placed: Vec<Job> = Vec::with_capacity(self.jobs.len());
+        let mut known = Vec::new();
+        let now = Instant::now();
+        {
+            let mut away = self.adapters.away();
+            for (mut job, mut task) in self.jobs.drain(..) {
+                job.asker = task.who.clone();
+                job.deadline = Some(task.deadline);
+                task.placed_at = now;
+                task.is_private = job.work.needs_private_key();
+                task.unproved =
+                    matches!(&*job.work, bulla_device::Work::RsaUnwrap { .. } | bulla_device::Work::EcdhDerive { .. });
+                task.shared = if task.checking { None } else { question(&job) };
+                if let Some(question) = task.shared {
+                    if let Some(others) = away.shared.get_mut(&question) {
+                        others.push((job, task));
+                        continue;
+                    }
+                    if let Progress::Open(_, again) = &task.progress
+                        && !task.looked_again
+                        && away.answered.has(&question)
+                    {
+                        known.push((again.clone(), task));
+                        continue;
+                    }
+                    away.shared.insert(question, Vec::new());
+                }
+                // In doubt the processor has the last word; a token's key is asked once more.
+                let here = task.checking && job.key.private().is_none_or(|key| key.exportable().is_some());
+                job.id = away.tasks.insert(task) as u64;
+                if here { self.inline.push_here(job) } else { placed.push(job) }
+            }
+        }
+        self.adapters.scheduler.place(&mut placed, &self.sink, &mut self.inline);
+        for (again, task) in known {
+            self.look_again(&again, task);
+        }
+    }
+
+    /// Between its look for the content key and now, that was unwrapped for another message: the task begins anew, and
+    /// finds it. Where the opener has forgotten it by now the task asks after all.
+    fn look_again(&mut self, again: &Again<Verified<Opened>, OpenError>, task: Task) {
+        let Task { asker, who, deadline, devices, checking, spent, tally, keys, wait, .. } = task;
+        let begun = ticks();
+        tally.begin_again();
+        let stage = Stage::Open(again(), again.clone());
+        let spent = spent.saturating_add(ticks().saturating_sub(begun));
+        let looked_again = true;
+        self.advance(
+            Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait },
+            stage,
+        );
+    }
+
+    /// Goes on with the tasks whose answers came; to compute one here took `each` ticks.
+    fn go_on(&mut self, answers: Vec<Answer>, each: u64) {
+        if answers.is_empty() {
+            return;
+        }
+        let mut resumed = Vec::with_capacity(answers.len());
+        {
+            let mut away = self.adapters.away();
+            for answer in answers {
+                let task = usize::try_from(answer.id).ok().and_then(|key| away.tasks.try_remove(key));
+                resumed.extend(task.map(|task| (task, answer)));
+            }
+        }
+        let now = Instant::now();
+        let mut answered = Vec::new();
+        for (mut task, answer) in resumed {
+            task.spent = task.spent.saturating_add(each);
+            if task.is_private {
+                // A task that shares the answer has taken nothing.
+                task.keys.taken_ns = task.keys.taken_ns.saturating_add(answer.service_ns);
+            }
+            task.waited(now);
+            if let Some(question) = task.shared {
+                answered.push((question, answer.result.clone(), answer.device));
+            }
+            self.resume(task, answer.result, answer.device, false);
+        }
+        if answered.is_empty() {
+            return;
+        }
+        // The first asker has used the answer, so the opener knows the key before the question is closed: from then on
+        // no task joins those who wait, and a new one looks for the key again.
+        let mut shared = Vec::new();
+        {
+            let mut away = self.adapters.away();
+            for (question, result, device) in answered {
+                if result.is_ok() {
+                    away.answered.note(question);
+                }
+                let others = away.shared.remove(&question).unwrap_or_default();
+                shared.extend(others.into_iter().map(|(job, other)| (job, other, result.clone(), device)));
+            }
+        }
+        let now = Instant::now();
+        for (job, mut other, result, device) in shared {
+            other.waited(now);
+            match result {
+                // The first one's asker has gone, or its time is up: the next one asks for all.
+                Err(DeviceError::Cancelled | DeviceError::Deadline) => self.jobs.push((job, other)),
+                result => self.resume(other, result, device, true),
+            }
+        }
+    }
+
+    /// `is_shared`: the answer was another task's, which asked the same.
+    fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, device: DeviceId, is_shared: bool) {
+        let Task {
+            asker,
+            who,
+            deadline,
+            progress,
+            mut devices,
+            checking,
+            unproved,
+            spent,
+            looked_again,
+            tally,
+            keys,
+            wait,
+            ..
+        } = task;
+        let is_shared = is_shared && result.is_ok();
+        let begun = ticks();
+        if unproved && device != DeviceId::CPU && !devices.contains(&device) {
+            devices.push(device);
+        }
+        let stage = match progress {
+            Progress::Seal(go_on) => Stage::Seal(go_on(result)),
+            Progress::Open(go_on, again) => Stage::Open(go_on(result), again),
+            Progress::Check(go_on, again) => Stage::Check(go_on(result), again),
+        };
+        if is_shared {
+            tally.unwrap_was_shared();
+        }
+        let spent = spent.saturating_add(ticks().saturating_sub(begun));
+        self.advance(
+            Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait },
+            stage,
+        );
+    }
+
+    /// Sets a task aside with its next job, or tells its outcome.
+    fn advance(&mut self, standing: Standing, stage: Stage) {
+        match stage {
+            Stage::Seal(Ok(Step::Device(job, go_on))) => self.jobs.push((job, standing.task(Progress::Seal(go_on)))),
+            Stage::Open(Ok(Step::Device(job, go_on)), again) => {
+                self.jobs.push((job, standing.task(Progress::Open(go_on, again))));
+            }
+            Stage::Check(Ok(Step::Device(job, go_on)), again) => {
+                self.jobs.push((job, standing.task(Progress::Check(go_on, again))));
+            }
+            Stage::Open(Err(error), again) if standing.is_in_doubt(&error) => {
+                self.advance(standing.once_more(), Stage::Open(again(), again));
+            }
+            Stage::Check(Err(error), again) if standing.is_in_doubt(&error) => {
+                self.advance(standing.once_more(), Stage::Check(again(), again));
+            }
+            Stage::Seal(Ok(Step::Done(sealed))) => self.tell(&standing, Outcome::Sealed(Ok(sealed))),
+            Stage::Seal(Err(error)) => self.tell(&standing, Outcome::Sealed(Err(error))),
+            Stage::Open(Ok(Step::Done(opened)), _) => {
+                self.blame(&standing);
+                self.tell(&standing, Outcome::Opened(Ok(opened)));
+            }
+            Stage::Open(Err(error), _) => self.tell(&standing, Outcome::Opened(Err(error))),
+            Stage::Check(Ok(Step::Done(())), _) => {
+                self.blame(&standing);
+                self.tell(&standing, Outcome::Checked(Ok(())));
+            }
+            Stage::Check(Err(error), _) => self.tell(&standing, Outcome::Checked(Err(error))),
+        }
+    }
+
+    /// The processor opened what a device could not: that device is not used any more.
+    fn blame(&self, standing: &Standing) {
+        if standing.checking {
+            for device in &standing.devices {
+                let scheduler = &self.adapters.scheduler;
+                // The first of many messages says it for all.
+                if scheduler.distrust(*device, "it gave a wrong result; the processor's is right") {
+                    let name = scheduler.name_of(*device).unwrap_or_default();
+                    crate::alarm!("device {name}: a message that it could not open is good; the device is out of use");
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, standing: &Standing, outcome: Outcome) {
+        self.meter.request(standing.spent);
+        let cost = Cost { effort: standing.tally.effort(), wait: standing.wait };
+        self.outcomes.push(Finished { asker: standing.asker, outcome, cost });
+        self.done.push((standing.who.number(), standing.keys));
+    }
+
+    /// Says what is finished to those who asked, and that their tasks are not under way any more.
+    pub(super) fn tell_all(&mut self) {
+        self.post();
+        self.adapters.done(&mut self.done);
+    }
+
+    /// Sends what is finished to those who asked, a notice each and one ring a dispatcher.
+    fn post(&mut self) {
+        for (index, mailbox) in self.mailboxes.iter().enumerate() {
+            let mine = |finished: &Finished| finished.asker.dispatcher == index;
+            if !self.outcomes.iter().any(mine) {
+                continue;
+            }
+            let (mine, others) = std::mem::take(&mut self.outcomes).into_iter().partition(mine);
+            self.outcomes = others;
+            mailbox.post_all(mine.into_iter().map(|finished: Finished| Notice::Finished(Box::new(finished))));
+        }
+        self.outcomes.clear();
+    }
+}
+
+/// Where a task stands.
+enum Stage {
+    Seal(Result<Step<Sealed, SealError>, SealError>),
+    Open(Result<Step<Verified<Opened>, OpenError>, OpenError>, Again<Verified<Opened>, OpenError>),
+    Check(Result<Step<(), OpenError>, OpenError>, Again<(), OpenError>),
+}
+
+/// A task, but for its progress.
+struct Standing {
+    asker: Asker,
+    who: bulla_device::Asker,
+    deadline: Instant,
+    devices: Vec<DeviceId>,
+    checking: bool,
+    looked_again: bool,
+    spent: u64,
+    tally: Tally,
+    keys: KeyWork,
+    wait: DeviceWait,
+}
+
+impl Task {
+    /// Its answer is there.
+    fn waited(&mut self, now: Instant) {
+        let waited = now.saturating_duration_since(self.placed_at).as_nanos();
+        self.wait.note(u64::try_from(waited).unwrap_or(u64::MAX));
+    }
+}
+
+impl Standing {
+    fn task(self, progress: Progress) -> Task {
+        let Self { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait } = self;
+        Task {
+            asker,
+            who,
+            deadline,
+            progress,
+            devices,
+            checking,
+            unproved: false,
+            spent,
+            shared: None,
+            looked_again,
+            tally,
+            keys,
+            is_private: false,
+            placed_at: deadline,
+            wait,
+        }
+    }
+
+    /// Whether a verdict against the message came from a device that may be wrong.
+    fn is_in_doubt(&self, error: &OpenError) -> bool {
+        !self.checking && !self.devices.is_empty() && error.may_be_the_device()
+    }
+
+    fn once_more(self) -> Self {
+        Self { checking: true, ..self }
+    }
+}
