@@ -1,5 +1,9 @@
 //! What the admin language does to a running queue manager.
 
+mod hold;
+mod snapshots;
+mod unknown_names;
+
 use super::ping;
 use super::pools::Threads;
 use crate::accounting::Traffic;
@@ -17,10 +21,8 @@ use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::supervisor;
 use crate::connections::{ANSWER_WITHIN, Survey};
 use crate::envelope;
-use crate::folders::RINGS;
 use crate::mailbox::Notice;
 use crate::manager::{Manager, State};
-use crate::metrics::{LimitSnapshot, OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
 use crate::mqsc::PolicyQuestion;
 use crate::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed, told};
 use crate::policy_check::{MESSAGES_TIME_MAX, Subject};
@@ -30,38 +32,20 @@ use crate::wall_clock::{from_wall_ms, wall_ms};
 use bulla_amqp::{Payload, Sections};
 use bulla_queue::log::LogError;
 use bulla_queue::{Chunks, Found, MessageId, QueueId, ReadError};
-use bulla_seal::Dn;
 use bytes::Bytes;
+use hold::Hold;
+pub(super) use snapshots::{keep_traffic, limits, traffic};
 use std::collections::{BTreeMap, HashSet};
-use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
+use unknown_names::unknown_names;
 
 /// One request's hold on the queue manager.
 pub(super) struct Administrator<'a> {
     manager: &'a Arc<Manager>,
     threads: &'a Threads,
     state: Hold<'a>,
-}
-
-/// The queues' lock, which is let go while something takes long that has nothing to do with queues.
-struct Hold<'a>(Option<MutexGuard<'a, State>>);
-
-const HELD: &str = "only apart lets go, and takes it again before it returns";
-
-impl Deref for Hold<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        self.0.as_ref().expect(HELD)
-    }
-}
-
-impl DerefMut for Hold<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        self.0.as_mut().expect(HELD)
-    }
 }
 
 impl<'a> Administrator<'a> {
@@ -396,41 +380,6 @@ impl Stayed {
         }
         (self.count, self.reasons)
     }
-}
-
-/// The names that some user's ring has a certificate of.
-fn known_names(manager: &Manager) -> HashSet<Dn> {
-    let users = std::fs::read_dir(manager.data.join(RINGS)).into_iter().flatten().flatten();
-    let names = users.filter_map(|entry| entry.file_name().into_string().ok());
-    names
-        .filter_map(|user| manager.ring(&user, Instant::now()).ok())
-        .flat_map(|ring| {
-            let own = ring.own().iter().map(|own| own.certificate.dn().clone());
-            own.chain(ring.people().iter().map(|person| person.certificate.dn().clone())).collect::<Vec<_>>()
-        })
-        .collect()
-}
-
-/// Names in policies for which no ring has a certificate: a put by a user who lacks them will be refused. Reads every
-/// ring.
-fn unknown_names(manager: &Manager, changes: &[Change]) -> Vec<String> {
-    let policies: Vec<_> = changes
-        .iter()
-        .filter_map(|change| match change {
-            Change::Define { object: Object::Policy(policy), .. } => Some(policy),
-            _ => None,
-        })
-        .collect();
-    if policies.is_empty() {
-        return Vec::new();
-    }
-    let known = known_names(manager);
-    policies
-        .into_iter()
-        .flat_map(|policy| policy.recipients.iter().chain(&policy.signers))
-        .filter(|dn| !known.contains(*dn))
-        .map(|dn| format!("no key ring holds a certificate of {dn}: puts and gets that need it are refused with 2063"))
-        .collect()
 }
 
 impl Administered for Administrator<'_> {
@@ -828,74 +777,6 @@ fn users_of(manager: &Manager, state: &State) -> Vec<UserStatus> {
         (user.key_ns, user.key_used_up) = manager.adapters.key_time_of(&user.name).unwrap_or_default();
     }
     users
-}
-
-/// What limits users that are connected, and what is arriving, for the metrics.
-pub(super) fn limits(manager: &Manager) -> LimitSnapshot {
-    let (users, users_without_series) = labelled(users_of(manager, &manager.lock()).into_iter());
-    LimitSnapshot { users, users_without_series, arriving: manager.arriving.counts() }
-}
-
-/// What queues, policies and channels have counted, for the metrics. The queues' lock is held for [`COPIED_AT_ONCE`] of
-/// them at a time, so that a scrape delays no one however many there are; what is defined or deleted meanwhile may be
-/// missing.
-pub(super) fn traffic(threads: &Threads) -> TrafficSnapshot {
-    let administrator = Administrator::new(threads);
-    let definitions = administrator.definitions();
-    let (queues, queues_beyond) = labelled(definitions.queues.keys());
-    let queues: Vec<String> = queues.into_iter().cloned().collect();
-    let (policies, policies_beyond) = labelled(definitions.policies.keys());
-    let policies: Vec<String> = policies.into_iter().cloned().collect();
-    let started = administrator.state.channels.all().filter(|(_, instance)| instance.status.started_ms.is_some());
-    let mut instances: Vec<&InstanceId> = started.map(|(id, _)| id).collect();
-    if instances.len() > OBJECTS_LABELLED_MAX {
-        // The first ones to the front; sorting all of them would take longer.
-        instances.select_nth_unstable(OBJECTS_LABELLED_MAX);
-    }
-    let (instances, channels_beyond) = labelled(instances.into_iter());
-    let mut instances: Vec<InstanceId> = instances.into_iter().cloned().collect();
-    drop(administrator);
-    instances.sort_unstable();
-    TrafficSnapshot {
-        queues: copied(threads, &queues, |administrator, name| Some((name.clone(), administrator.queue_status(name)?))),
-        policies: policies.into_iter().map(|name| (name.clone(), threads.manager.accounts.of(&name))).collect(),
-        channels: copied(threads, &instances, |administrator, id| {
-            let instance = administrator.state.channels.get(id)?;
-            Some(((id.channel.clone(), id.partner.clone()), administrator.shown(instance)))
-        }),
-        without_series: WithoutSeries { queues: queues_beyond, policies: policies_beyond, channels: channels_beyond },
-    }
-}
-
-/// Keeps how queues and policies stand at this minute, with the queues' lock as [`traffic`] holds it.
-pub(super) fn keep_traffic(threads: &Threads, now: SystemTime) {
-    let administrator = Administrator::new(threads);
-    let definitions = administrator.definitions();
-    let queues: Vec<String> = definitions.queues.keys().cloned().collect();
-    let policies: Vec<String> = definitions.policies.keys().cloned().collect();
-    drop(administrator);
-    let queues =
-        copied(threads, &queues, |administrator, name| Some((name.clone(), administrator.queue_status(name)?)));
-    let policy = |name: String| {
-        let meters = threads.manager.accounts.of(&name);
-        (name, PolicyStatus { since_ms: threads.manager.since_ms, taken_ms: wall_ms(now), meters })
-    };
-    let policies = policies.into_iter().map(policy).collect();
-    let mut history = threads.manager.traffic_history();
-    history.queues.keep(now, queues);
-    history.policies.keep(now, policies);
-}
-
-/// Queues, or instances of channels, whose numbers are copied while the queues' lock is held once: microseconds.
-const COPIED_AT_ONCE: usize = 64;
-
-fn copied<N, T>(threads: &Threads, all: &[N], copy: impl Fn(&Administrator<'_>, &N) -> Option<T>) -> Vec<T> {
-    let mut copies = Vec::with_capacity(all.len());
-    for some in all.chunks(COPIED_AT_ONCE) {
-        let administrator = Administrator::new(threads);
-        copies.extend(some.iter().filter_map(|one| copy(&administrator, one)));
-    }
-    copies
 }
 
 /// Nothing of that moment is kept; what is begins with `oldest`.
