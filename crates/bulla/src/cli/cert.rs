@@ -1,24 +1,28 @@
 //! `bulla cert`: authorities, certificates and key rings, without a queue manager.
 
+pub mod args;
+mod rows;
 mod verify;
 
-use super::token::TokenArgs;
-use super::{CliError, DATA_DEFAULT};
+use super::CliError;
+pub use args::CertArgs;
+use args::{
+    CertCommand, CreateArgs, ExportArgs, Format, ImportArgs, ListArgs, PassphraseArgs, Place, ProfileArgs, RevokeArgs,
+    SetArgs, ShowArgs, SignArgs, SignerArgs,
+};
 use bulla_device::coprocessor::Uri;
-use bulla_seal::certificate::authority::{Authority, AuthorityError, CRL_DAYS, Founding, Request};
+use bulla_seal::certificate::authority::{Authority, AuthorityError, Founding, Request};
 use bulla_seal::certificate::bundle::{Bundle, to_pkcs12};
 use bulla_seal::certificate::create::{self, AlternativeName, Asked, CreateError, Profile};
 use bulla_seal::certificate::{
-    Certificate, CertificateError, KeyError, KeyKind, KeySource, KeySpec, KeyUse, Passphrase, PrivateKeyPem, Role,
-    Usage, read_key_source, read_private_key, utc,
+    Certificate, KeyError, KeyKind, KeySource, KeyUse, Passphrase, PrivateKeyPem, read_key_source, read_private_key,
+    utc,
 };
-use bulla_seal::dn::Dn;
-use bulla_seal::policy::Revocation;
 use bulla_seal::ring::{self, Ring, RingError};
 use bulla_table::{Column, Table};
-use clap::{Args, Subcommand, ValueEnum};
 use openssl::pkey::{PKey, Private};
-use serde_json::{Value, json};
+use rows::{Row, issued_rows, ring_rows, status};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -32,262 +36,6 @@ const RINGS: &str = "rings";
 const AUTHORITIES: &str = "authorities";
 /// The largest file that is read.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-
-/// Manage authorities, certificates and key rings
-#[derive(Args, Debug)]
-pub struct CertArgs {
-    /// What to do
-    #[command(subcommand)]
-    pub command: CertCommand,
-    /// Data directory of the queue manager; rings and authorities are below it
-    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT, global = true)]
-    pub data: PathBuf,
-}
-
-/// The commands of `bulla cert`.
-#[derive(Debug, Subcommand)]
-pub enum CertCommand {
-    /// Make a key with a certificate in a ring, an authority, or a request for another authority's signature
-    Create(Box<CreateArgs>),
-    /// Sign a certificate request (PKCS#10)
-    Sign(SignArgs),
-    /// List certificates: label, key, validity, private key or not, status, rings
-    List(ListArgs),
-    /// Show one certificate, of a ring or in a file
-    Show(ShowArgs),
-    /// Put a certificate or a revocation list into a ring (PEM, DER or PKCS#12)
-    Import(ImportArgs),
-    /// Take a certificate out of a ring (PEM, DER or PKCS#12)
-    Export(ExportArgs),
-    /// Say whether a certificate is believed, over which path, and what it is good for
-    Verify(Box<verify::VerifyArgs>),
-    /// Show or change a setting of a ring
-    Set(SetArgs),
-    /// Take certificates back: write the authority's revocation list, and put it into the rings that trust it
-    Revoke(RevokeArgs),
-}
-
-/// What a new certificate shall say.
-#[derive(Args, Debug)]
-pub struct ProfileArgs {
-    /// What the key may do: handshake, docsign, certsign, dataencrypt (RSA), keyagree (EC); without it, sign and
-    /// encrypt
-    #[arg(long, value_name = "USE", value_delimiter = ',')]
-    usage: Vec<KeyUse>,
-    /// Days of validity; without it 365, and 3650 for an authority
-    #[arg(long, value_name = "N")]
-    days: Option<u32>,
-    /// An alternative name: dns:HOST, ip:ADDRESS, email:MAILBOX or uri:URI
-    #[arg(long, value_name = "NAME")]
-    san: Vec<AlternativeName>,
-}
-
-/// The authority that signs.
-#[derive(Args, Debug)]
-pub struct SignerArgs {
-    /// The authority that signs
-    #[arg(long, value_name = "NAME")]
-    signer: Option<String>,
-    /// The authority's passphrase, first line of a file
-    #[arg(long, value_name = "FILE")]
-    signer_passphrase_file: Option<PathBuf>,
-    /// The authority's passphrase, in an environment variable
-    #[arg(long, value_name = "VARIABLE", conflicts_with = "signer_passphrase_file")]
-    signer_passphrase_env: Option<String>,
-}
-
-/// The passphrase of private keys in the ring.
-#[derive(Args, Debug)]
-pub struct PassphraseArgs {
-    /// Passphrase of the private key, first line of a file
-    #[arg(long, value_name = "FILE")]
-    passphrase_file: Option<PathBuf>,
-    /// Passphrase of the private key, in an environment variable
-    #[arg(long, value_name = "VARIABLE", conflicts_with = "passphrase_file")]
-    passphrase_env: Option<String>,
-}
-
-/// Arguments of `create`.
-#[derive(Args, Debug)]
-pub struct CreateArgs {
-    /// Found an authority of this name
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["ring", "request"])]
-    ca: Option<String>,
-    /// Put key and certificate into the ring of this user, or in this directory
-    #[arg(long, value_name = "USER|DIR", conflicts_with = "request")]
-    ring: Option<String>,
-    /// Write a certificate request to this file instead
-    #[arg(long, value_name = "FILE", requires = "key_out")]
-    request: Option<PathBuf>,
-    /// Where the key of the request goes, or the URI of one on a token
-    #[arg(long, value_name = "FILE", requires = "request")]
-    key_out: Option<PathBuf>,
-    /// The subject, as CN=orders,O=Demo
-    #[arg(long)]
-    dn: Dn,
-    /// The key: rsa1024, rsa2048, rsa3072, rsa4096, p192, p224, p256, p384 or p521
-    #[arg(long, value_name = "KEY", default_value = "rsa2048")]
-    key: KeySpec,
-    /// Name of the file in the ring; without it, made of common name and serial number
-    #[arg(long)]
-    label: Option<String>,
-    /// Put the certificate into this ring too, as a person's
-    #[arg(long, value_name = "USER|DIR")]
-    share: Vec<String>,
-    #[command(flatten)]
-    profile: ProfileArgs,
-    #[command(flatten)]
-    token: TokenArgs,
-    #[command(flatten)]
-    signer: SignerArgs,
-    #[command(flatten)]
-    passphrase: PassphraseArgs,
-}
-
-/// Arguments of `sign`.
-#[derive(Args, Debug)]
-pub struct SignArgs {
-    /// The request, PEM or DER
-    request: PathBuf,
-    /// Where certificate and chain go, in PEM; without it, standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Leave out the alternative names that the request asks for; --san gives others in their place
-    #[arg(long, conflicts_with = "san")]
-    no_san: bool,
-    /// Say what the request asks for, and sign nothing
-    #[arg(long, conflicts_with = "out")]
-    dry_run: bool,
-    #[command(flatten)]
-    profile: ProfileArgs,
-    #[command(flatten)]
-    signer: SignerArgs,
-}
-
-/// Arguments of `set`.
-#[derive(Args, Debug)]
-pub struct SetArgs {
-    /// The ring
-    #[arg(long, value_name = "USER|DIR")]
-    ring: String,
-    /// What the ring asks of revocation lists: none, ifpresent or required; a policy may ask for more
-    #[arg(long, value_name = "DEMAND")]
-    revocation: Option<Revocation>,
-}
-
-/// Arguments of `list`.
-#[derive(Args, Debug)]
-pub struct ListArgs {
-    /// Only this ring
-    #[arg(long, value_name = "USER|DIR", conflicts_with = "signer")]
-    ring: Option<String>,
-    /// What this authority issued, instead
-    #[arg(long, value_name = "NAME")]
-    signer: Option<String>,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// Arguments of `show`.
-#[derive(Args, Debug)]
-pub struct ShowArgs {
-    /// A label in the ring, or a file
-    what: String,
-    /// The ring; without it, a file is shown
-    #[arg(long, value_name = "USER|DIR")]
-    ring: Option<String>,
-    /// All that OpenSSL reads in it
-    #[arg(long)]
-    text: bool,
-    #[command(flatten)]
-    passphrase: PassphraseArgs,
-}
-
-/// A place in a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Place {
-    /// The ring's own key
-    Own,
-    /// A certificate to encrypt for
-    Person,
-    /// An authority to believe
-    Trust,
-    /// A revocation list
-    Crl,
-}
-
-/// Arguments of `import`.
-#[derive(Args, Debug)]
-pub struct ImportArgs {
-    /// What to import
-    file: PathBuf,
-    /// The ring it goes into
-    #[arg(long, value_name = "USER|DIR")]
-    ring: String,
-    /// As what; a certificate goes to person without it. A file with a private key asks for `own`, or for `person`,
-    /// which leaves the key out
-    #[arg(long = "as", value_enum, value_name = "PLACE")]
-    place: Option<Place>,
-    /// Name of the file in the ring
-    #[arg(long)]
-    label: Option<String>,
-    /// The private key, where it is in a file of its own (PEM, or the PKCS#11 URI of a key on a token)
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
-    /// Passphrase of what is imported, first line of a file
-    #[arg(long, value_name = "FILE")]
-    from_passphrase_file: Option<PathBuf>,
-    #[command(flatten)]
-    passphrase: PassphraseArgs,
-}
-
-/// A format of a certificate outside a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Certificate and chain as text
-    Pem,
-    /// The certificate alone, binary
-    Der,
-    /// PKCS#12: certificate, chain and, with --private, the key
-    P12,
-}
-
-/// Arguments of `export`.
-#[derive(Args, Debug)]
-pub struct ExportArgs {
-    /// A label in the ring
-    label: String,
-    /// The ring
-    #[arg(long, value_name = "USER|DIR")]
-    ring: String,
-    /// The format
-    #[arg(long, value_enum, default_value = "pem")]
-    format: Format,
-    /// The private key too
-    #[arg(long)]
-    private: bool,
-    /// Where it goes; without it, standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Passphrase of what is exported, first line of a file
-    #[arg(long, value_name = "FILE")]
-    to_passphrase_file: Option<PathBuf>,
-    #[command(flatten)]
-    passphrase: PassphraseArgs,
-}
-
-/// Arguments of `revoke`.
-#[derive(Args, Debug)]
-pub struct RevokeArgs {
-    /// Serial numbers in hexadecimal; without any, only a new list is written
-    serial: Vec<String>,
-    /// Days until the list must have been replaced
-    #[arg(long, value_name = "N", default_value_t = CRL_DAYS)]
-    crl_days: u32,
-    #[command(flatten)]
-    signer: SignerArgs,
-}
 
 /// Does what the arguments say.
 ///
@@ -780,109 +528,6 @@ fn default_uses(kind: KeyKind) -> Vec<KeyUse> {
     }
 }
 
-/// One certificate in a list.
-struct Row {
-    label: String,
-    serial: String,
-    key: Option<(KeyKind, u32)>,
-    from: Option<SystemTime>,
-    until: String,
-    private: Option<bool>,
-    status: String,
-    /// What key and extensions allow, while the certificate is valid.
-    roles: Option<Vec<Role>>,
-    rings: Vec<String>,
-    dn: String,
-}
-
-impl Row {
-    fn cells(&self) -> [String; 10] {
-        let day = |time: &str| time.chars().take(10).collect::<String>();
-        [
-            self.label.clone(),
-            self.key.map_or_else(|| "-".to_owned(), |(kind, _)| kind.to_string()),
-            self.key.map_or_else(|| "-".to_owned(), |(_, bits)| bits.to_string()),
-            self.from.map_or_else(|| "-".to_owned(), |from| day(&utc(from))),
-            day(&self.until),
-            self.private.map_or("-", yes_no).to_owned(),
-            self.status.clone(),
-            match self.roles.as_deref() {
-                None | Some([]) => "-".to_owned(),
-                Some(roles) => roles.iter().map(Role::to_string).collect::<Vec<_>>().join(","),
-            },
-            if self.rings.is_empty() { "-".to_owned() } else { self.rings.join(",") },
-            self.dn.clone(),
-        ]
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "label": self.label,
-            "serial": self.serial,
-            "key_type": self.key.map(|(kind, _)| kind.to_string()),
-            "key_size": self.key.map(|(_, bits)| bits),
-            "from": self.from.map(utc),
-            "until": self.until,
-            "private_key": self.private,
-            "status": self.status,
-            "good_for": self.roles.as_ref().map(|roles| roles.iter().map(Role::to_string).collect::<Vec<_>>()),
-            "rings": self.rings,
-            "dn": self.dn,
-        })
-    }
-}
-
-/// Every certificate of the rings once, with all places where it is.
-fn ring_rows(data: &Data<'_>, only: Option<&str>, now: SystemTime) -> Result<Vec<Row>, CliError> {
-    let rings = match only {
-        Some(user) => BTreeMap::from([(user.to_owned(), data.ring(user)?)]),
-        None => data.rings()?,
-    };
-    let mut rows: BTreeMap<(String, [u8; 32]), Row> = BTreeMap::new();
-    for (user, dir) in &rings {
-        let survey = match ring::survey(dir) {
-            Ok(survey) => survey,
-            Err(error) if only.is_some() => return Err(ring_failed(error)),
-            Err(error) => {
-                eprintln!("bulla: warning: ring of {user} is left out: {error}");
-                continue;
-            }
-        };
-        let own = survey.own.iter().map(|own| ("own", own.label.clone(), &own.certificate, own.chain.as_slice()));
-        let people = survey.ring.people().iter();
-        let people = people.map(|one| ("person", one.label.clone(), &one.certificate, one.chain.as_slice()));
-        let trust = survey.ring.trust().iter().map(|root| ("trust", label_of(root), root, &[][..]));
-        for (place, label, certificate, chain) in own.chain(people).chain(trust) {
-            let status = match place {
-                "trust" => certificate.check_dates(now).map_or_else(|error| word(&error), |()| "valid".to_owned()),
-                _ => status(&survey.ring, certificate, chain, now),
-            };
-            let key = (certificate.dn().to_string(), *certificate.fingerprint());
-            let row = rows.entry(key).or_insert_with(|| Row {
-                label,
-                serial: certificate.serial_hex(),
-                key: Some((certificate.key_kind(), certificate.key_bits())),
-                from: Some(certificate.not_before()),
-                until: utc(certificate.not_after()),
-                private: Some(false),
-                status: status.clone(),
-                roles: Some(certificate.roles()),
-                rings: Vec::new(),
-                dn: certificate.dn().to_string(),
-            });
-            row.rings.push(format!("{user}({place})"));
-            if place == "own" {
-                row.private = Some(true);
-            }
-            // Rings may know different revocation lists: the worst news is the news.
-            if row.status == "valid" {
-                row.status = status;
-            }
-        }
-    }
-    Ok(rows.into_values().collect())
-}
-
 /// Shows or changes the settings of a ring.
 fn set(data: &Data<'_>, args: &SetArgs, out: &mut dyn Write) -> Result<(), CliError> {
     let dir = data.ring(&args.ring)?;
@@ -892,45 +537,6 @@ fn set(data: &Data<'_>, args: &SetArgs, out: &mut dyn Write) -> Result<(), CliEr
         None => ring.revocation(),
     };
     say(out, format_args!("the ring of {} has REVOCATION({asked})", args.ring))
-}
-
-/// What an authority issued, by its ledger.
-fn issued_rows(data: &Data<'_>, name: &str, now: SystemTime) -> Result<Vec<Row>, CliError> {
-    let records = Authority::ledger(&data.authority(name)?).map_err(authority_failed)?;
-    let rows = records.into_iter().map(|record| {
-        let status = match (record.revoked_at(), record.not_after()) {
-            (Some(_), _) => "revoked",
-            (None, Some(until)) if now >= until => "expired",
-            _ => "valid",
-        };
-        Row {
-            label: record.serial.clone(),
-            until: record.not_after().map_or_else(|| "-".to_owned(), utc),
-            serial: record.serial,
-            key: None,
-            from: None,
-            private: None,
-            status: status.to_owned(),
-            roles: None,
-            rings: Vec::new(),
-            dn: record.dn,
-        }
-    });
-    Ok(rows.collect())
-}
-
-/// Whether a certificate is good for anything in this ring, and if not, why.
-fn status(ring: &Ring, certificate: &Certificate, chain: &[Certificate], now: SystemTime) -> String {
-    let usages = [Usage::Sign, Usage::KeyTransport, Usage::DataEncipherment, Usage::KeyAgreement];
-    let usage = usages.into_iter().find(|usage| certificate.check_usage(*usage).is_ok()).unwrap_or(Usage::Sign);
-    match ring.verify(certificate, chain, usage, now, now) {
-        Ok(_) => "valid".to_owned(),
-        Err(error) => word(&error),
-    }
-}
-
-fn word(error: &CertificateError) -> String {
-    error.cause().trim_start_matches("certificate-").to_owned()
 }
 
 /// The certificate of a label: own, person or trust, whichever has it.
@@ -1061,7 +667,10 @@ fn ring_failed(error: RingError) -> CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bulla_seal::certificate::Usage;
+    use bulla_seal::policy::Revocation;
     use clap::Parser;
+    use serde_json::json;
     use std::os::unix::fs::PermissionsExt;
     use std::time::{Duration, UNIX_EPOCH};
 
