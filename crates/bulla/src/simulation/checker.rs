@@ -77,7 +77,7 @@ pub(super) struct Checker {
     /// Messages cross from one queue manager to another: those that are not persistent may be lost at any time, and are
     /// not in order with those that are.
     crosses: bool,
-    /// The disk was full since the last crash: any put may have been refused.
+    /// A disk was full since the queues were looked at: any put may have been refused.
     was_full: bool,
     /// Those to which nothing can happen any more.
     finished: BTreeSet<(Queue, Number)>,
@@ -272,8 +272,9 @@ impl Checker {
     pub(super) fn audit(&mut self, found: &[Vec<Shown>], crashed: bool) -> Result<(), String> {
         self.counts.audits += 1;
         self.holds_nothing(|_| true);
+        // Who comes from now on finds room.
+        self.was_full = false;
         if crashed {
-            self.was_full = false;
             for ((_, number), copy) in &mut self.copies {
                 copy.is_lost |= !self.facts[number].persistent;
             }

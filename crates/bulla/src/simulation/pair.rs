@@ -16,7 +16,7 @@ use crate::authority::{Entity, ObjectType, Profile, RecordKey, Right, SIGNED_IN}
 use crate::catalog::status::ChannelState;
 use crate::catalog::system_queues::{DEAD_LETTER_QUEUE, ERROR_QUEUE};
 use crate::catalog::{Change, ChannelDefinition, ChannelKind, LocalQueue, Protection, RemoteQueue, Usage};
-use crate::channel::note::{ReceiverNote, receiver_name};
+use crate::channel::note::{ReceiverNote, receiver_name, stopped_name};
 use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::supervisor;
 use crate::clock::Clock;
@@ -67,6 +67,8 @@ const CRASH_WITHIN_STEPS: u64 = 40;
 const BATCH_SIZE: u32 = 5;
 /// How long a channel stays that has nothing to send, and when it is tried again.
 const DISCONNECT_AFTER: Duration = Duration::from_secs(2);
+/// How often a channel says that it is there; its partner is given up that says nothing for twice as long.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const RETRIES_MAX: u32 = 999_999_999;
 /// Longest time for which a connection carries nothing.
@@ -98,11 +100,15 @@ struct Side {
     node: Node,
     clients: Vec<Client>,
     places: Places,
+    /// Nothing on its disk can grow.
+    is_full: bool,
 }
 
 /// A connection between queue managers.
 struct Wire {
     pipe: Pipe,
+    /// The side that was called.
+    called: usize,
     /// The last bytes of each direction, with which a secret may begin.
     tails: [Vec<u8>; 2],
     /// It carries nothing before.
@@ -138,8 +144,12 @@ impl Pair {
 
     fn new(seed: u64) -> Self {
         let clock = Clock::simulated();
-        let side =
-            |side: usize| Side { node: Node::new(MANAGERS[side], &clock), clients: Vec::new(), places: places(side) };
+        let side = |side: usize| Side {
+            node: Node::new(MANAGERS[side], &clock),
+            clients: Vec::new(),
+            places: places(side),
+            is_full: false,
+        };
         Self {
             random: Rng::with_seed(seed),
             sides: [side(0), side(1)],
@@ -175,6 +185,8 @@ impl Pair {
             42..=51 => self.lie(),
             52 => self.operate(),
             53..=200 => self.act_as_liar()?,
+            201..=202 => self.break_wire(),
+            203..=204 => self.fill_disk(side),
             _ => self.act(side),
         }
         self.carry()?;
@@ -237,6 +249,31 @@ impl Pair {
             self.events.tell("a channel's connection breaks");
             self.wires.swap_remove(self.random.usize(..self.wires.len())).pipe.cut();
         }
+    }
+
+    /// One of them is told that a connection between them is broken; the other one is later, or never.
+    fn break_wire(&mut self) {
+        if !self.wires.is_empty() {
+            let wire = &self.wires[self.random.usize(..self.wires.len())];
+            let (end, refuses) = (self.random.usize(..2), self.random.bool());
+            self.events.tell(&format!("a channel's connection breaks for end {end}, which refuses: {refuses}"));
+            wire.pipe.break_for(end, refuses);
+        }
+    }
+
+    /// A disk is full, or has room again.
+    fn fill_disk(&mut self, side: usize) {
+        let is_full = !self.sides[side].is_full && self.random.bool();
+        self.events.tell(&format!("the disk of {} is full: {is_full}", MANAGERS[side]));
+        if is_full {
+            self.checker.disk_is_full();
+        }
+        self.set_full(side, is_full);
+    }
+
+    fn set_full(&mut self, side: usize, is_full: bool) {
+        self.sides[side].is_full = is_full;
+        self.sides[side].node.disk().set_full(is_full);
     }
 
     /// A connection between them carries nothing for some time, and others go on.
@@ -352,13 +389,22 @@ impl Pair {
         let Some(running) = self.sides[side].node.running().filter(|_| answers) else { return };
         let (pipe, tails, stalled_until) = (call.accepts.pipe().clone(), Default::default(), self.clock.now());
         running.dispatcher.accept_pipe(call.accepts);
-        self.wires.push(Wire { pipe, tails, stalled_until });
+        self.wires.push(Wire { pipe, called: side, tails, stalled_until });
     }
 
     /// A machine has crashed, and comes back.
     fn recover(&mut self, side: usize) -> Result<(), String> {
         self.on(side, |clients, on| clients.drain(..).for_each(|mut client| client.end(on)));
-        self.wires.drain(..).for_each(|wire| wire.pipe.cut());
+        // The other one hears of it at once, or once bytes of its come to the machine that is back.
+        for wire in &self.wires {
+            if self.random.bool() {
+                wire.pipe.cut();
+            } else {
+                wire.pipe.break_for(usize::from(wire.called == side), true);
+            }
+        }
+        // What does not survive made room.
+        self.sides[side].is_full = false;
         self.liars.retain_mut(|(to, liar)| {
             let stays = *to != side;
             if !stays {
@@ -426,6 +472,7 @@ impl Pair {
         for side in 0..2 {
             self.on(side, |clients, on| clients.drain(..).for_each(|mut client| client.end(on)));
         }
+        (0..2).for_each(|side| self.set_full(side, false));
         self.events.tell("all is well");
         for _ in 0..QUIET_WITHIN_TURNS {
             self.liars.drain(..).for_each(|(_, mut liar)| liar.end());
@@ -500,10 +547,12 @@ impl Pair {
         // They come from two queues.
         found[AWAY].sort_by_key(|shown: &Shown| (std::cmp::Reverse(shown.priority), shown.number));
         self.checker.audit(&found, false)?;
-        // Where the power goes meanwhile, nothing is known of it.
         let now = self.clock.now();
-        let synced = self.sides[0].node.running().map(|running| running.manager.lock().store.sync(now));
-        self.is_stopped = matches!(synced, Some(Ok(_)));
+        // Where the power goes meanwhile, nothing is known of it; where the disk was full, it is not kept.
+        self.is_stopped = self.sides[0].node.running().is_some_and(|running| {
+            let state = &mut *running.manager.lock();
+            state.store.sync(now).is_ok() && state.store.note(&stopped_name(TO_LIAR)).is_some()
+        });
         Ok(())
     }
 }
@@ -707,6 +756,7 @@ fn sends(side: usize, queue: &str) -> ChannelDefinition {
         transmission_queue: Some(queue.into()),
         batch_size: BATCH_SIZE,
         disconnect_after: DISCONNECT_AFTER,
+        heartbeat: HEARTBEAT,
         user: Some(USER.into()),
         ..ChannelDefinition::new(kind)
     };
@@ -720,10 +770,11 @@ fn sends(side: usize, queue: &str) -> ChannelDefinition {
 fn receives(channel: &str) -> ChannelDefinition {
     let user = Some(USER.into());
     if channel == REQUESTED {
-        return calls(port_of(0), ChannelDefinition { user, ..ChannelDefinition::new(ChannelKind::Requester) });
+        let kind = ChannelKind::Requester;
+        return calls(port_of(0), ChannelDefinition { user, heartbeat: HEARTBEAT, ..ChannelDefinition::new(kind) });
     }
     let protection = if channel == WAYS[0][0].1 { Protection::AsPolicy } else { Protection::PassThrough };
-    ChannelDefinition { user, protection, ..ChannelDefinition::new(ChannelKind::Receiver) }
+    ChannelDefinition { user, protection, heartbeat: HEARTBEAT, ..ChannelDefinition::new(ChannelKind::Receiver) }
 }
 
 /// Where a side is called.
