@@ -5,6 +5,8 @@
 //! by a compare. All are under one lock, which is held for no disk and no network; a store whose log is slow keeps only
 //! those waiting who wait for it.
 
+mod handover;
+
 use crate::maps::HashMap;
 use crate::mqsc::kept;
 use bulla_queue::{
@@ -12,6 +14,7 @@ use bulla_queue::{
     JournalError, KeysOf, Look, Looked, Marker, Message, MessageId, Place, PutError, QueueAttributes, QueueChange,
     QueueId, QueueStatus, ReadError, RemoveError, STORES_MAX, Seen, Store, StoreNumber, Ticket, Totals,
 };
+use handover::{Asks, Way};
 use std::fmt;
 use std::time::Instant;
 
@@ -48,6 +51,11 @@ pub enum StoresError {
         /// The stores.
         stores: [String; 2],
     },
+    /// The operator's turn: a store's journal takes nothing.
+    Journal {
+        /// Why.
+        error: JournalError,
+    },
     /// The administrator's turn: something is defined in two stores.
     Object {
         /// The object: `POLICY ORDERS`.
@@ -64,6 +72,7 @@ impl fmt::Display for StoresError {
             StoresError::Number { name, place } => {
                 write!(f, "the store {name} is not number {place}; there are {STORES_MAX} numbers")
             }
+            StoresError::Journal { error } => error.fmt(f),
             StoresError::Queue { queue, stores: [first, second] } => {
                 write!(f, "the queue {queue} is in the stores {first} and {second}: delete one of the two")
             }
@@ -144,11 +153,17 @@ impl Extend<Ticket> for Tickets {
 pub struct Stores {
     local: Store,
     further: Vec<NamedStore>,
+    /// From each store to each other one.
+    ways: Vec<Way>,
+    /// Whether a message asks to be told what becomes of it.
+    asks: Asks,
+    /// The wall clock as it was read last, in milliseconds since 1970.
+    wall_ms: u64,
 }
 
 impl From<Store> for Stores {
     fn from(local: Store) -> Self {
-        Self { local, further: Vec::new() }
+        Self { local, further: Vec::new(), ways: Vec::new(), asks: None, wall_ms: 0 }
     }
 }
 
@@ -164,9 +179,45 @@ impl Stores {
     /// # Errors
     /// Two of them have a name, a queue or an object of a definition in common, or a number is not that of its place.
     pub fn new(local: Store, further: Vec<NamedStore>) -> Result<Self, StoresError> {
-        let stores = Self { local, further };
+        let mut stores = Self { further, ..Self::from(local) };
         stores.check()?;
+        stores.join().map_err(|error| StoresError::Journal { error })?;
         Ok(stores)
+    }
+
+    /// Messages that wait in one store for another, and notes of such that are not removed yet.
+    pub fn on_the_way(&self) -> usize {
+        let depth = |way: &Way| self.status(way.queue).map_or(0, |status| status.depth as usize);
+        let notes = self.all().map(|store| store.notes(handover::NOTE_PREFIX).count());
+        self.ways.iter().map(depth).chain(notes).sum()
+    }
+
+    /// Makes the ways between the stores.
+    fn join(&mut self) -> Result<(), JournalError> {
+        let numbers: Vec<StoreNumber> = self.all().map(Store::number).collect();
+        for from in &numbers {
+            for to in numbers.iter().filter(|to| *to != from) {
+                let Some((from, to)) = self.two(*from, *to) else { continue };
+                let way = Way::new(from, to)?;
+                self.ways.push(way);
+            }
+        }
+        Ok(())
+    }
+
+    /// Two stores at once.
+    fn two(&mut self, first: StoreNumber, second: StoreNumber) -> Option<(&mut Store, &mut Store)> {
+        let Self { local, further, .. } = self;
+        let mut found = [None, None];
+        for store in std::iter::once(local).chain(further.iter_mut().map(|further| &mut further.store)) {
+            match store.number() {
+                number if number == first => found[0] = Some(store),
+                number if number == second => found[1] = Some(store),
+                _ => {}
+            }
+        }
+        let [first, second] = found;
+        first.zip(second)
     }
 
     fn check(&self) -> Result<(), StoresError> {
@@ -290,9 +341,14 @@ impl Stores {
         self.all().find_map(|store| store.queue(name))
     }
 
-    /// All queues with their names, in no order.
+    /// All queues that can be named, in no order.
     pub fn queues(&self) -> impl Iterator<Item = (QueueId, &str)> {
-        self.all().flat_map(Store::queues)
+        self.all().flat_map(Store::queues).filter(|(queue, _)| !self.is_way(*queue))
+    }
+
+    /// Whether messages wait there on their way to another store.
+    fn is_way(&self, queue: QueueId) -> bool {
+        self.ways.iter().any(|way| way.queue == queue)
     }
 
     /// As [`Store::name`].
@@ -506,12 +562,18 @@ impl Stores {
         self.of_mut(id.store()).release_unheard(id, cursor);
     }
 
-    /// As [`Store::transfer`]. Both queues are of one store.
+    /// As [`Store::transfer`]. A message for a queue of another store goes on from there.
     ///
     /// # Errors
     /// As [`Store::transfer`].
-    pub fn transfer(&mut self, id: MessageId, to: QueueId, replacement: Message) -> Result<Ticket, PutError> {
-        self.of_mut(id.store()).transfer(id, to, replacement)
+    pub fn transfer(&mut self, id: MessageId, to: QueueId, mut replacement: Message) -> Result<Ticket, PutError> {
+        if to.store() == id.store() {
+            return self.of_mut(id.store()).transfer(id, to, replacement);
+        }
+        self.admits(to, &replacement, 0)?;
+        let (_, found) = self.find(id).ok_or(PutError::NotLocked { id })?;
+        replacement.persistent |= found.persistent;
+        self.commit_from(id.store(), vec![(to, replacement)], &[id], &[])
     }
 
     /// As [`Store::commit`], in the store that the first put goes to, or the first removal; where there is neither, in
@@ -530,17 +592,26 @@ impl Stores {
         self.of_mut(store).commit(puts, removals, notes)
     }
 
-    /// As [`Store::commit`], in the local store: what the notes are about has its notes nowhere else.
+    /// As [`Store::commit`], in one store. What is put on queues of other ones goes on from there: all of it for one
+    /// store together, once, and whatever happens. It is on those queues some time after the ticket is synced.
     ///
     /// # Errors
-    /// As [`Store::commit`]; [`PutError::OtherStore`] where not all of it is local.
-    pub fn commit_locally(
+    /// As [`Store::commit`]; [`PutError::OtherStore`] where not all removals are of that store.
+    pub fn commit_from(
         &mut self,
+        store: StoreNumber,
         puts: Vec<(QueueId, Message)>,
         removals: &[MessageId],
         notes: &[(&str, Option<&[u8]>)],
     ) -> Result<Ticket, PutError> {
-        self.local.commit(puts, removals, notes)
+        let puts = match self.further.is_empty() {
+            true => puts,
+            false => {
+                let way = |to| self.ways.iter().find(|way| way.is(store, to)).map(|way| way.queue);
+                handover::send_on(store, puts, way, |queue| self.name(queue).map(str::to_owned))?
+            }
+        };
+        self.of_mut(store).commit(puts, removals, notes)
     }
 
     /// Changes notes of a store.
@@ -626,6 +697,7 @@ impl Stores {
 
     /// As [`Store::tell_marks_by`], for all stores.
     pub fn tell_marks_by(&mut self, asks: fn(&Chunks) -> bool) {
+        self.asks = Some(asks);
         self.all_mut().for_each(|store| store.tell_marks_by(asks));
     }
 
@@ -653,6 +725,7 @@ impl Stores {
 
     /// As [`Store::expire_due`], `max` in each store.
     pub fn expire_due(&mut self, now_ms: u64, max: usize) -> bool {
+        self.wall_ms = now_ms;
         self.all_mut().fold(false, |did, store| store.expire_due(now_ms, max) | did)
     }
 
@@ -664,12 +737,28 @@ impl Stores {
         self.all_mut().filter(|store| wants(store.number())).try_for_each(|store| store.flush(now))
     }
 
-    /// As [`Store::poll`], for all stores.
+    /// As [`Store::poll`], for all stores. What waits in one for another goes on.
     ///
     /// # Errors
     /// As [`Store::poll`].
     pub fn poll(&mut self, now: Instant) -> Result<(), JournalError> {
-        self.all_mut().try_for_each(|store| store.poll(now))
+        self.all_mut().try_for_each(|store| store.poll(now))?;
+        if self.ways.is_empty() { Ok(()) } else { self.hand_over(now) }
+    }
+
+    #[cold]
+    fn hand_over(&mut self, now: Instant) -> Result<(), JournalError> {
+        let (mut ways, asks, now_ms) = (std::mem::take(&mut self.ways), self.asks, self.wall_ms);
+        let mut result = Ok(());
+        for way in &mut ways {
+            let (from, to) = way.ends();
+            let Some((from, to)) = self.two(from, to) else { continue };
+            if way.go_on(from, to, asks, now, now_ms) {
+                result = result.and(from.flush(now)).and(to.flush(now));
+            }
+        }
+        self.ways = ways;
+        result
     }
 
     /// As [`Store::sync`], for all stores.
@@ -711,11 +800,17 @@ impl Stores {
     /// As [`Store::take_ready`], of all stores.
     pub fn take_ready(&mut self, into: &mut Vec<QueueId>) {
         self.all_mut().for_each(|store| store.take_ready(into));
+        if !self.ways.is_empty() {
+            into.retain(|queue| !self.is_way(*queue));
+        }
     }
 
     /// As [`Store::take_freed`], of all stores.
     pub fn take_freed(&mut self, into: &mut Vec<QueueId>) {
         self.all_mut().for_each(|store| store.take_freed(into));
+        if !self.ways.is_empty() {
+            into.retain(|queue| !self.is_way(*queue));
+        }
     }
 
     /// As [`Store::take_crossings`], of all stores.

@@ -78,6 +78,12 @@ impl fmt::Debug for QueueId {
 pub struct MessageId(pub u64);
 
 impl MessageId {
+    /// The message that has this number in that store.
+    #[must_use]
+    pub const fn new(store: StoreNumber, number: u64) -> Self {
+        Self(store.base() | number & MESSAGE_NUMBER_MAX)
+    }
+
     /// The store that the message is in.
     #[must_use]
     pub const fn store(self) -> StoreNumber {

@@ -296,10 +296,14 @@ fn put_copies(
         }
         return Ok(());
     }
-    let store = puts.first().map_or(StoreNumber::LOCAL, |(queue, _)| queue.store());
+    // One store's is one unit there; otherwise what is for others goes on from the local one.
+    let mut stores = puts.iter().map(|(queue, _)| queue.store());
+    let first = stores.next().unwrap_or_default();
+    let store = if stores.all(|store| store == first) { first } else { StoreNumber::LOCAL };
     let first = state.store.newest(store).0 + 1;
     let bytes = puts.iter().map(|(_, message)| message.body.len()).sum();
-    let ticket = state.store.commit(puts, &[], &[]).map_err(|error| crate::refusals::store_refusal(&error))?;
+    let ticket =
+        state.store.commit_from(store, puts, &[], &[]).map_err(|error| crate::refusals::store_refusal(&error))?;
     state.wrote(receipt.user, bytes, ticket);
     for (id, (queue, is_remote, whose)) in (first..).map(MessageId).zip(traces) {
         whose.counts.note_put(local.wall_ms);

@@ -254,12 +254,10 @@ pub fn moved_with(
     let rest = left.checked_sub(bytes)?;
     let (queue, message) = replacement(state, id, to, label).ok()??;
     let before = before.entry(queue).or_insert_with(|| puts.iter().filter(|(other, _)| *other == queue).count());
-    (queue != from.queue && queue.store() == id.store() && state.store.admits(queue, &message, *before).is_ok()).then(
-        || {
-            (*before, *left) = (*before + 1, rest);
-            (queue, message)
-        },
-    )
+    (queue != from.queue && state.store.admits(queue, &message, *before).is_ok()).then(|| {
+        (*before, *left) = (*before + 1, rest);
+        (queue, message)
+    })
 }
 
 /// Unlocks a message whose delivery has failed that often, or not at all, and counts that. Of a queue with

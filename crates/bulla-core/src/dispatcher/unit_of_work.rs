@@ -301,7 +301,6 @@ pub fn stage_copies(
     }
     let each = copies.iter().map(|(_, message, ..)| message.body.len().saturating_add(STAGED_OVERHEAD_BYTES));
     let bytes = each.fold(0_usize, usize::saturating_add);
-    copies.iter().try_for_each(|(queue, ..)| unit.admits_store(queue.store()))?;
     unit.admits_more(copies.len(), messages_max)?;
     if unit.bytes.saturating_add(bytes) > UNIT_BYTES_MAX {
         return Err(limit("bytes", format!("the unit of work would be longer than {UNIT_BYTES_MAX} bytes")));

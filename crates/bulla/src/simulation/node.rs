@@ -189,7 +189,7 @@ impl Node {
             let log = LateLog::new(log, self.clock.clone(), seed, late);
             let spill = FileSpill::open(spill.clone(), SPILL_BYTES_MAX).map_err(text)?;
             let mut store = Store::open_numbered(number, Box::new(log), Box::new(spill), LIMITS, now).map_err(text)?;
-            store.ensure_identity(Random::seeded(seed).bytes(), now).map_err(text)?;
+            store.ensure_identity(Random::seeded(seed + number.place() as u64).bytes(), now).map_err(text)?;
             Ok::<_, String>(store)
         };
         let store = open(StoreNumber::LOCAL, &self.disk, &self.spill, (self.due.clone(), self.takes))?;

@@ -3,13 +3,15 @@
 use super::late_log::Takes;
 use super::node::{Node, open_to_all};
 use super::plain::{CREDIT, Plain, step};
-use crate::catalog::{Change, LocalQueue, Sort};
+use crate::catalog::{Change, LocalQueue, Sort, Subscription};
 use crate::clock::Clock;
+use crate::envelope::payload_of;
 use crate::stores::{NamedStore, Stores, StoresError};
+use crate::whole::harness::number;
 use bulla_amqp::transaction::{Control, Declare, Discharge};
 use bulla_amqp::{AttachRequest, DeliveryState};
 use bulla_queue::sim::{Fate, Manner, SimDisk, SimEngine};
-use bulla_queue::{DefineError, FileSpill, Limits, QueueAttributes, Store, StoreNumber};
+use bulla_queue::{DefineError, FileSpill, Limits, Message, QueueAttributes, Store, StoreNumber};
 use bulla_seal::Policy;
 use bulla_seal::policy::SignatureDigest;
 use bytes::Bytes;
@@ -198,4 +200,109 @@ fn while_the_log_of_one_store_takes_five_seconds_queues_of_the_other_keep_their_
     assert!(slowest <= Duration::from_millis(ROUND_TRIP_STEPS), "a message of the other store took {slowest:?}");
     assert!(rounds > 300, "{rounds} messages went by in {took:?}");
     step(&mut node, &mut client, &clock);
+}
+
+/// Publications with subscribers in both stores.
+const PUBLICATIONS: u64 = 5;
+/// Steps until all of it is over where nothing crashes.
+const STEPS_MAX: u64 = 120;
+
+/// A queue manager whose topic `t` has subscribers on NEAR and on SHARED.
+fn with_subscribers(clock: &Clock, takes: Takes) -> Node {
+    let mut node = Node::new("QM1", clock).with_store(GROUP, &["SHARED"], takes);
+    let mut changes = open_to_all();
+    changes.push(Change::define("NEAR".to_owned(), LocalQueue::default()));
+    changes.extend(["NEAR", "SHARED"].map(|queue| {
+        let subscription = Subscription { string: "t".into(), destination: queue.into(), ..Subscription::default() };
+        Change::define(format!("TO.{queue}"), subscription)
+    }));
+    node.start(1, &changes).unwrap();
+    node
+}
+
+/// What lies on a queue, in order.
+fn lying_on(node: &mut Node, name: &str) -> Vec<u64> {
+    let state = &mut *node.running().unwrap().manager.lock();
+    let queue = state.store.queue(name).unwrap();
+    let (mut numbers, mut after) = (Vec::new(), None);
+    while let Some(found) = state.store.browse_next(queue, after, 0) {
+        numbers.push(number(&payload_of(&state.store.body_now(found.id).unwrap())));
+        after = Some(found.place);
+    }
+    numbers
+}
+
+#[test]
+fn a_publication_over_two_stores_is_on_the_queues_of_each_once_wherever_a_crash_comes() {
+    let mut came_late = 0;
+    for crash_at in 0..STEPS_MAX {
+        // The other log is slower than the local one, or faster.
+        let (fast, slow) = (Duration::from_millis(1), Duration::from_millis(9));
+        let takes = Takes { batch: Some(if crash_at % 2 == 0 { slow } else { fast }), ..Takes::default() };
+        let clock = Clock::simulated();
+        let mut node = with_subscribers(&clock, takes);
+        let mut client = Plain::connect(&mut node, &clock);
+        let link = client.attach(AttachRequest::sender("publish", "topic://t"), 0);
+        client.until(&mut node, &clock, |client| client.engine.can_send(link));
+        for number in 0..PUBLICATIONS {
+            client.put(link, number, true);
+        }
+        (0..crash_at).for_each(|_| step(&mut node, &mut client, &clock));
+        let answered = client.answered as usize;
+        came_late += usize::from(lying_on(&mut node, "SHARED").len() < answered);
+        // What either disk had begun to write may or may not be there.
+        node.crash(if crash_at % 3 == 0 { Fate::Kept } else { Fate::Lost });
+        node.start(2, &[]).unwrap();
+        let mut client = Plain::connect(&mut node, &clock);
+        (0..STEPS_MAX).for_each(|_| step(&mut node, &mut client, &clock));
+        let [near, shared] = ["NEAR", "SHARED"].map(|name| lying_on(&mut node, name));
+        assert_eq!(near, shared, "crash at step {crash_at}");
+        assert!(near.len() >= answered && near.iter().copied().eq(0..near.len() as u64), "{near:?}, {answered}");
+        // Nothing is left on the way, and no note of it.
+        let state = node.running().unwrap().manager.lock();
+        assert_eq!(state.store.on_the_way(), 0, "crash at step {crash_at}");
+    }
+    assert!(came_late > 0, "no crash came between the two stores");
+}
+
+#[test]
+fn a_publication_over_two_stores_does_not_wait_for_the_slower_one() {
+    let clock = Clock::simulated();
+    let mut node = with_subscribers(&clock, Takes { batch: Some(BATCH_TAKES), ..Takes::default() });
+    let mut client = Plain::connect(&mut node, &clock);
+    let link = client.attach(AttachRequest::sender("publish", "topic://t"), 0);
+    let from_shared = client.attach(AttachRequest::receiver("from", "SHARED"), CREDIT);
+    client.until(&mut node, &clock, |client| client.engine.can_send(link));
+    let began = clock.now();
+    let token = client.put(link, 1, true);
+    assert_eq!(client.answer(&mut node, &clock, token), DeliveryState::Accepted);
+    assert!(clock.since(began) < BATCH_TAKES);
+    client.until(&mut node, &clock, |client| client.got(from_shared) == [1]);
+    assert!(clock.since(began) >= BATCH_TAKES);
+}
+
+#[test]
+fn a_message_that_moves_to_a_queue_of_another_store_is_there_once() {
+    let clock = Clock::simulated();
+    let mut node = node(&clock, Takes::default());
+    let mut client = Plain::connect(&mut node, &clock);
+    let link = client.attach(AttachRequest::sender("put", "SHARED"), 0);
+    client.until(&mut node, &clock, |client| client.engine.can_send(link));
+    let token = client.put(link, 7, true);
+    assert_eq!(client.answer(&mut node, &clock, token), DeliveryState::Accepted);
+    {
+        let state = &mut *node.running().unwrap().manager.lock();
+        let [near, shared] = ["NEAR", "SHARED"].map(|name| state.store.queue(name).unwrap());
+        let found = state.store.lock_next(shared, None, 0).unwrap();
+        let body = state.store.body(found.id).unwrap();
+        let moved = Message { expires_at_ms: Some(u64::MAX - 1), priority: 9, ..Message::new(false, body) };
+        state.store.transfer(found.id, near, moved).unwrap();
+        assert_eq!(state.store.status(shared).unwrap().depth, 0);
+    }
+    (0..50).for_each(|_| step(&mut node, &mut client, &clock));
+    assert_eq!(lying_on(&mut node, "NEAR"), [7]);
+    let state = &mut *node.running().unwrap().manager.lock();
+    let found = state.store.browse_next(state.store.queue("NEAR").unwrap(), None, 0).unwrap();
+    assert_eq!((found.priority, found.persistent, found.expires_at_ms), (9, true, Some(u64::MAX - 1)));
+    assert_eq!(state.store.on_the_way(), 0);
 }

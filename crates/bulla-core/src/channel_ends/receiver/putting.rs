@@ -12,9 +12,8 @@ use crate::front::outcome::MessageOutcome;
 use crate::front::{DeliveryId, Front, LinkId};
 use crate::manager::State;
 use crate::reason::{self, Refusal};
-use crate::refusals::{store_refusal, stores_mixed};
+use crate::refusals::store_refusal;
 use crate::reports;
-use crate::stores::LOCAL_STORE;
 use bulla_queue::{Message, MessageId, QueueId, StoreNumber, Ticket};
 use bulla_seal::policy::SealedAt;
 use std::sync::Arc;
@@ -177,7 +176,8 @@ impl Receiving {
         let note = note.as_ref().map(|(name, value)| (*name, Some(&value[..])));
         let last = messages.last().map(|(queue, _)| *queue);
         let first = state.store.newest(StoreNumber::LOCAL).0 + 1;
-        let ticket = match state.store.commit_locally(messages, &[], note.as_slice()) {
+        // The number that is reached is noted in the local store.
+        let ticket = match state.store.commit_from(StoreNumber::LOCAL, messages, &[], note.as_slice()) {
             Ok(ticket) => ticket,
             // The journal's trouble, not the message's: there is no other queue for it.
             Err(error) if self.head.tries < self.definition.message_retries => {
@@ -456,11 +456,6 @@ impl Waiting {
             return Some(Err(Refusal::new(reason::PUT_INHIBITED, detail)));
         }
         let queue = way.route.queue;
-        if self.id.is_some() && queue.store() != StoreNumber::LOCAL {
-            // It is put in one unit with the number that it has on the channel, which is noted in the local store.
-            let detail = format!("{} is not in the store {LOCAL_STORE}", way.route.queue_name);
-            return Some(Err(stores_mixed(detail)));
-        }
         let mut message = way.dressed(message.clone());
         if self.dead.is_some() {
             // What waits for an operator does not expire meanwhile.

@@ -55,8 +55,10 @@ pub(super) fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut 
         peer.staged_gets.remove(&(get.link, get.id));
     }
     prepared.retire(&unit, local, state);
-    let first = state.store.newest(unit.store.unwrap_or_default()).0 + 1;
-    let ticket = match state.store.commit(std::mem::take(&mut prepared.puts), &prepared.removals, &[]) {
+    // Copies of publications for other stores go on from there.
+    let store = unit.store.unwrap_or_default();
+    let first = state.store.newest(store).0 + 1;
+    let ticket = match state.store.commit_from(store, std::mem::take(&mut prepared.puts), &prepared.removals, &[]) {
         Ok(ticket) => ticket,
         Err(error) => {
             drop(prepared);
