@@ -139,16 +139,8 @@ struct Uses {
     bucket: Bucket,
     held_back: u64,
     refused: u64,
-    /// The operator has been told that it is at its limit of connections, of links; again once it was down to half of
-    /// it.
-    told: (bool, bool),
-    /// The same for durable subscriptions and for dynamic queues, when the next one is asked for.
-    told_of_kept: [bool; 2],
-    /// The same for temporary queues and for subscriptions that are not durable.
-    told_of_passing: [bool; 2],
-    /// What it may still make that is kept, and when that was reckoned.
-    may_make: u32,
-    may_make_at: Instant,
+    told: Told,
+    making: Making,
     /// Its persistent messages that wait for the disk.
     waiting: PerStore<Waiting>,
     /// Bytes of all its persistent messages.
@@ -164,6 +156,24 @@ struct Waiting {
     by_ticket: VecDeque<(Ticket, u64)>,
     /// Together.
     bytes: u64,
+}
+
+/// The operator has been told that a user is at its limit; again once it was down to half of it.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    of_connections: bool,
+    of_links: bool,
+    /// Of durable subscriptions and of dynamic queues, when the next one is asked for.
+    of_kept: [bool; 2],
+    /// Of temporary queues and of subscriptions that are not durable.
+    of_passing: [bool; 2],
+}
+
+/// What a user may still make that is kept, and when that was reckoned.
+#[derive(Clone, Debug)]
+struct Making {
+    left: u32,
+    at: Instant,
 }
 
 /// One of a user's messages that are being sealed or checked, for as long as this is kept.
@@ -199,7 +209,7 @@ impl ConnectedUsers {
         if max > 0 && uses.connections >= max {
             uses.refused += 1;
             let refusal = uses.refusal(reason::MAX_CONNS_LIMIT_REACHED, TOO_MANY_CONNECTIONS, "connections", max);
-            if !std::mem::replace(&mut uses.told.0, true) {
+            if !std::mem::replace(&mut uses.told.of_connections, true) {
                 crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}");
             }
             return Err(refusal);
@@ -232,11 +242,8 @@ impl ConnectedUsers {
             bucket: Bucket::new(limit.messages_a_second, now),
             held_back: 0,
             refused: 0,
-            told: (false, false),
-            told_of_kept: [false; 2],
-            told_of_passing: [false; 2],
-            may_make: MADE_AT_ONCE,
-            may_make_at: now,
+            told: Told::default(),
+            making: Making { left: MADE_AT_ONCE, at: now },
             waiting: PerStore::default(),
             put_bytes: 0,
             sealing: Arc::default(),
@@ -249,7 +256,7 @@ impl ConnectedUsers {
     pub fn disconnect(&mut self, id: UserId, now: Instant) {
         let Some(uses) = self.all.get_mut(id.0) else { return };
         uses.connections = uses.connections.saturating_sub(1);
-        uses.told.0 &= uses.connections > uses.limit.connections / 2;
+        uses.told.of_connections &= uses.connections > uses.limit.connections / 2;
         // One that has used up its rate is remembered: a new connection is no new allowance.
         if uses.connections == 0 && uses.is_rested(now) {
             self.by_name.remove(&uses.name);
@@ -269,7 +276,7 @@ impl ConnectedUsers {
         }
         uses.refused += 1;
         let refusal = uses.refusal(reason::HANDLE_NOT_AVAILABLE, TOO_MANY_LINKS, "links", max);
-        if !std::mem::replace(&mut uses.told.1, true) {
+        if !std::mem::replace(&mut uses.told.of_links, true) {
             crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}");
         }
         Err(refusal)
@@ -295,13 +302,13 @@ impl ConnectedUsers {
             Kept::Subscription => (uses.limit.subscriptions, TOO_MANY_SUBSCRIPTIONS, "durable subscriptions"),
             Kept::DynamicQueue => (uses.limit.dynamic_queues, TOO_MANY_DYNAMIC_QUEUES, "permanent dynamic queues"),
         };
-        uses.told_of_kept[kept as usize] &= count > max / 2;
+        uses.told.of_kept[kept as usize] &= count > max / 2;
         if max == 0 || count < max {
             return Ok(());
         }
         uses.refused += 1;
         let refusal = uses.refusal(reason::HANDLE_NOT_AVAILABLE, cause, what, max);
-        if !std::mem::replace(&mut uses.told_of_kept[kept as usize], true) {
+        if !std::mem::replace(&mut uses.told.of_kept[kept as usize], true) {
             crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}");
         }
         Err(refusal)
@@ -333,7 +340,7 @@ impl ConnectedUsers {
                 Passing::TemporaryQueue => uses.limit.temporary_queues,
                 Passing::NonDurableSubscription => uses.limit.non_durable_subscriptions,
             };
-            let told = &mut uses.told_of_passing[what as usize];
+            let told = &mut uses.told.of_passing[what as usize];
             *told &= count > max / 2;
             if max > 0 && count >= max {
                 uses.refused += 1;
@@ -384,8 +391,8 @@ impl ConnectedUsers {
         let name = user.unwrap_or(ANONYMOUS);
         let Some(uses) = self.by_name.get(name).and_then(|id| self.all.get_mut(id.0)) else { return Ok(()) };
         uses.rest(now);
-        if let Some(left) = uses.may_make.checked_sub(1) {
-            uses.may_make = left;
+        if let Some(left) = uses.making.left.checked_sub(1) {
+            uses.making.left = left;
             return Ok(());
         }
         uses.refused += 1;
@@ -407,7 +414,7 @@ impl ConnectedUsers {
         if let Some(uses) = self.all.get_mut(id.0) {
             uses.links = uses.links.saturating_sub(1);
             uses.granted = uses.granted.saturating_sub(granted);
-            uses.told.1 &= uses.links > uses.limit.links / 2;
+            uses.told.of_links &= uses.links > uses.limit.links / 2;
         }
     }
 
@@ -536,7 +543,7 @@ impl ConnectedUsers {
             }
             uses.pattern = found.map(|(pattern, _)| pattern.to_owned());
             uses.limit = limit;
-            (uses.told, uses.told_of_kept) = ((false, false), [false; 2]);
+            uses.told = Told { of_passing: uses.told.of_passing, ..Told::default() };
         }
     }
 
@@ -593,12 +600,12 @@ impl Waiting {
 impl Uses {
     /// Reckons what it may make by now.
     fn rest(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.may_make_at);
+        let passed = now.saturating_duration_since(self.making.at);
         let more = passed.as_millis() * u128::from(MADE_A_SECOND) / 1000;
         if more > 0 {
             let more = u32::try_from(more).unwrap_or(u32::MAX);
-            self.may_make = self.may_make.saturating_add(more).min(MADE_AT_ONCE);
-            self.may_make_at = now;
+            self.making.left = self.making.left.saturating_add(more).min(MADE_AT_ONCE);
+            self.making.at = now;
         }
     }
 
@@ -611,7 +618,9 @@ impl Uses {
     fn is_rested(&mut self, now: Instant) -> bool {
         self.rest(now);
         self.bucket.fill(self.limit.messages_a_second, now);
-        self.being_sealed() == 0 && self.may_make == MADE_AT_ONCE && self.bucket.is_full(self.limit.messages_a_second)
+        self.being_sealed() == 0
+            && self.making.left == MADE_AT_ONCE
+            && self.bucket.is_full(self.limit.messages_a_second)
     }
 
     fn refusal(&self, reason: reason::Reason, cause: &'static str, what: &str, max: u32) -> Refusal {
