@@ -33,6 +33,8 @@ const SWEEP_MAX: usize = 10_000;
 pub struct Core<T> {
     /// The connections, by their places.
     pub peers: Slab<Peer<T>>,
+    /// Connections that there ever were.
+    pub generation: u64,
     /// What its turns share, the connections aside.
     pub local: Local,
     /// None of those who have signed in takes much more of the time than another.
@@ -50,7 +52,8 @@ impl<T: Transport> Core<T> {
         let journal_meter = manager.tasks.meter(TaskKind::Journal, 0);
         Self {
             peers: Slab::new(),
-            local: Local::new(index, manager, mailbox, generation, now),
+            generation,
+            local: Local::new(index, manager, mailbox, now),
             shares: Shares::default(),
             serving: Vec::new(),
             journal_meter,
@@ -75,14 +78,14 @@ impl<T: Transport> Core<T> {
 
     /// What the partners of channels have confirmed leaves the transmission queues.
     pub fn channel_turns(&mut self, state: &mut State) {
-        for key in std::mem::take(&mut self.local.channels) {
+        for key in std::mem::take(&mut self.local.channels.due) {
             let _role = role::enter(Role::ChannelInitiator);
             if let Some(peer) = self.peers.get_mut(key) {
                 sender::confirm(peer, &mut self.local, state);
             }
         }
         let now = self.local.now;
-        for (_, queue) in self.local.wakes.extract_if(.., |(at, _)| *at <= now).collect::<Vec<_>>() {
+        for (_, queue) in self.local.serving.wakes.extract_if(.., |(at, _)| *at <= now).collect::<Vec<_>>() {
             self.local.serve(queue);
         }
     }
@@ -90,16 +93,16 @@ impl<T: Transport> Core<T> {
     /// What channels brought goes on its queues, one unit of work a link.
     pub fn receive(&mut self, state: &mut State) {
         let Self { peers, local, .. } = self;
-        if local.wake_at.is_some_and(|at| at <= local.now) {
-            local.wake_at = None;
-            let links: Vec<(usize, LinkId)> = local.receivers.iter().copied().collect();
+        if local.channels.wake_at.is_some_and(|at| at <= local.now) {
+            local.channels.wake_at = None;
+            let links: Vec<(usize, LinkId)> = local.channels.receivers.iter().copied().collect();
             for (key, link) in links {
                 if let Some(peer) = peers.get_mut(key) {
                     receiver::wake(peer, local, link);
                 }
             }
         }
-        for (key, link) in std::mem::take(&mut local.receiving) {
+        for (key, link) in std::mem::take(&mut local.channels.receiving) {
             let _role = role::enter(Role::ChannelInitiator);
             if let Some(peer) = peers.get_mut(key) {
                 receiver::turn(peer, local, state, link);
@@ -164,7 +167,7 @@ impl<T: Transport> Core<T> {
 
     /// Answers what the journal has synced.
     pub fn confirm(&mut self, state: &mut State) {
-        while let Some(what) = self.local.confirmations.take_synced(&state.store) {
+        while let Some(what) = self.local.journaling.confirmations.take_synced(&state.store) {
             let (key, generation) = match &what {
                 Confirmed::Put(receipt) => (receipt.key, receipt.generation),
                 Confirmed::Removal(removal) => (removal.key, removal.generation),
@@ -203,8 +206,8 @@ impl<T: Transport> Core<T> {
     /// Gives waiting producers the room there is, and consumers what is on their queues.
     pub fn serve(&mut self, state: &mut State) {
         self.pace(state);
-        for queue in std::mem::take(&mut self.local.freed) {
-            let mut waiting = self.local.waiting.remove(&queue).unwrap_or_default();
+        for queue in std::mem::take(&mut self.local.producers.freed) {
+            let mut waiting = self.local.producers.waiting.remove(&queue).unwrap_or_default();
             let peers = &mut self.peers;
             waiting.retain(|(key, link)| {
                 peers.get_mut(*key).is_some_and(|peer| put::may_wait(peer, &mut self.local, state, *link))
@@ -219,25 +222,25 @@ impl<T: Transport> Core<T> {
             }
             self.local.keep_waiting(queue, waiting, state);
         }
-        self.local.looks.begin();
+        self.local.serving.looks.begin();
         let mut serving = std::mem::take(&mut self.serving);
-        self.local.serve.take(&mut serving);
+        self.local.serving.list.take(&mut serving);
         for asked in serving.drain(..) {
             self.serve_queue(asked, state);
         }
         self.serving = serving;
-        for queue in self.local.looks.take_unfinished() {
+        for queue in self.local.serving.looks.take_unfinished() {
             self.local.serve(queue);
         }
     }
 
     /// Producers that had no credit because of their user's rate are looked at again.
     fn pace(&mut self, state: &mut State) {
-        if self.local.pace_at.is_none_or(|at| at > self.local.now) {
+        if self.local.producers.pace_at.is_none_or(|at| at > self.local.now) {
             return;
         }
-        self.local.pace_at = None;
-        for (key, link) in std::mem::take(&mut self.local.paced) {
+        self.local.producers.pace_at = None;
+        for (key, link) in std::mem::take(&mut self.local.producers.paced) {
             if let Some(peer) = self.peers.get_mut(key) {
                 put::replenish(peer, &mut self.local, state, link);
                 self.local.touched.push(key);
@@ -248,7 +251,7 @@ impl<T: Transport> Core<T> {
     /// One message to each consumer in turn, until the queue or their credit is used up.
     fn serve_queue(&mut self, Asked { queue, has_changed }: Asked, state: &mut State) {
         let Self { peers, local, shares, .. } = self;
-        if let Some(key) = local.senders.get(&queue).copied().filter(|_| has_changed)
+        if let Some(key) = local.channels.senders.get(&queue).copied().filter(|_| has_changed)
             && let Some(peer) = peers.get_mut(key)
         {
             let _role = role::enter(Role::ChannelInitiator);
@@ -258,7 +261,7 @@ impl<T: Transport> Core<T> {
         if state.store.attributes(queue).is_none() {
             return ending::end_consumers(peers, local, state, queue);
         }
-        let Some(mut consumers) = local.consumers.remove(&queue) else { return };
+        let Some(mut consumers) = local.serving.consumers.remove(&queue) else { return };
         let began = shares.is_shared().then(|| local.manager.clock.now());
         if has_changed {
             consumers.look_at_idle();
@@ -302,7 +305,7 @@ impl<T: Transport> Core<T> {
         if consumers.is_empty() {
             local.forget_interest(queue, state);
         } else {
-            local.consumers.insert(queue, consumers);
+            local.serving.consumers.insert(queue, consumers);
         }
     }
 
@@ -335,11 +338,11 @@ impl<T: Transport> Core<T> {
     /// What comes due for all connections: room, looks again, expiry, and messages that are stuck.
     pub fn tick(&mut self, state: &mut State) {
         // Room can come about without a notice: expiry, a cleared queue.
-        self.local.freed.extend(self.local.waiting.keys().copied());
-        for queue in std::mem::take(&mut self.local.rescan) {
+        self.local.producers.freed.extend(self.local.producers.waiting.keys().copied());
+        for queue in std::mem::take(&mut self.local.serving.rescan) {
             self.local.serve(queue);
         }
-        for (key, link) in &self.local.receivers {
+        for (key, link) in &self.local.channels.receivers {
             if let Some(Link::Receiving(receiving)) = self.peers.get_mut(*key).and_then(|peer| peer.links.get_mut(link))
             {
                 receiving.tell();
@@ -425,7 +428,7 @@ fn hold(peer: &mut Peer, local: &mut Local, state: &mut State) {
     for ticket in tickets.iter().filter(|ticket| !state.store.is_synced(*ticket)) {
         peer.held += 1;
         let what = Confirmed::Defined { key: peer.key, generation: peer.generation };
-        local.confirmations.push(Confirmation { ticket, what });
+        local.journaling.confirmations.push(Confirmation { ticket, what });
     }
 }
 

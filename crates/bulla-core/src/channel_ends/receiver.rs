@@ -74,7 +74,7 @@ pub fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: 
 /// Has a link looked at in this turn.
 fn look_at(receiving: &mut Receiving, local: &mut Local, link: LinkId) {
     if !std::mem::replace(&mut receiving.listed, true) {
-        local.receiving.push((receiving.place.peer, link));
+        local.channels.receiving.push((receiving.place.peer, link));
     }
 }
 

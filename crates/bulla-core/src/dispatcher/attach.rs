@@ -6,7 +6,7 @@ use super::ending;
 use super::get;
 use super::local::Local;
 use super::peer::{Link, Peer};
-use super::producer::Producer;
+use super::producer::{Producer, Putter};
 use super::publishing::Publishing;
 use super::put;
 use super::resume;
@@ -209,8 +209,8 @@ fn accept_producer(
 /// A link of that connection that puts, before it is known where and how.
 fn new_producer(attach: &Attach, peer: &Peer, local: &Local) -> Producer {
     let name = peer.identity.user.clone();
-    let who = local.client_asker(name.as_deref(), peer.generation);
-    Producer::new(attach, peer.user, name, who)
+    let asks_as = local.client_asker(name.as_deref(), peer.generation);
+    Producer::new(attach, Putter { user: peer.user, name, asks_as })
 }
 
 /// Makes the queue that a link asks for.

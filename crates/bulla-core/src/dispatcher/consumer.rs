@@ -291,7 +291,7 @@ impl Consumer {
         let has_enough = user.is_some_and(|user| state.users.is_full(user))
             || limit.unacknowledged_bytes > 0 && !self.browses() && state.use_of(queue).limited.is_full(limit);
         if has_enough {
-            local.rescan.insert(queue);
+            local.serving.rescan.insert(queue);
         }
         has_enough
     }

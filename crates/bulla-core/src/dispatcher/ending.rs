@@ -36,7 +36,7 @@ pub fn detach_with(peer: &mut Peer, local: &mut Local, state: &mut State, link: 
 pub fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, failed: bool) {
     let gone = peer.links.remove(&link);
     if let Some(user) = peer.user.filter(|_| gone.as_ref().is_some_and(Link::is_clients)) {
-        let granted = if let Some(Link::Producer(producer)) = &gone { producer.granted } else { 0 };
+        let granted = if let Some(Link::Producer(producer)) = &gone { producer.credit.granted } else { 0 };
         state.users.detached(user, granted);
     }
     match gone {
@@ -50,7 +50,7 @@ pub fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkI
             producer.dynamic.iter().for_each(|queue| state.end_dynamic(*queue));
             if !producer.pending.is_empty() {
                 // Their sender has settled them: they are put when their adapters are done.
-                local.departed.insert((peer.key, peer.generation, link), producer);
+                local.producers.departed.insert((peer.key, peer.generation, link), producer);
             }
             if has_lost {
                 unit_of_work::go_on(peer, local, state);
@@ -60,10 +60,10 @@ pub fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkI
             consumer.resumes.place.iter().for_each(|link| state.resumable.end(link));
             consumer.leave(peer.user, local.wall_ms, state, failed);
             let queue = consumer.route.queue;
-            if let Some(consumers) = local.consumers.get_mut(&queue) {
+            if let Some(consumers) = local.serving.consumers.get_mut(&queue) {
                 consumers.remove(peer.seat(link));
                 if consumers.is_empty() {
-                    local.consumers.remove(&queue);
+                    local.serving.consumers.remove(&queue);
                     local.forget_interest(queue, state);
                 }
             }
@@ -150,7 +150,7 @@ pub fn delete_closed(local: &Local, state: &mut State, queue: &str, how: Deletes
 
 /// Ends the links of this dispatcher that get from a queue which is gone.
 pub fn end_consumers<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, state: &mut State, queue: QueueId) {
-    let Some(consumers) = local.consumers.remove(&queue) else { return };
+    let Some(consumers) = local.serving.consumers.remove(&queue) else { return };
     for Seat { key, generation, link } in consumers.seats() {
         let Some(peer) = peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };
         let Some(Link::Consumer(consumer)) = peer.links.get(&link) else { continue };

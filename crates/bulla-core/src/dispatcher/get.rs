@@ -83,7 +83,7 @@ pub fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link:
         if !consumer.browses() {
             state.store.release(locked.id, false);
         }
-        local.rescan.insert(consumer.route.queue);
+        local.serving.rescan.insert(consumer.route.queue);
         return Looked::Blocked;
     };
     let slot = room.slot();
@@ -105,11 +105,13 @@ fn lock(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Result
         }
         _ if consumer.resumes.only => return Err(Looked::Nothing),
         None => next(consumer, local, state),
-        Some(selection) => match selection.next(&consumer.search.passed_over, &mut local.looks, state, local.wall_ms) {
-            Look::Found(found) => Some(*found),
-            Look::End => None,
-            Look::Unfinished | Look::Away => return Err(Looked::Blocked),
-        },
+        Some(selection) => {
+            match selection.next(&consumer.search.passed_over, &mut local.serving.looks, state, local.wall_ms) {
+                Look::Found(found) => Some(*found),
+                Look::End => None,
+                Look::Unfinished | Look::Away => return Err(Looked::Blocked),
+            }
+        }
     };
     locked.ok_or(if consumer.takes_next() { Looked::Empty } else { Looked::Nothing })
 }
@@ -134,7 +136,7 @@ fn read(consumer: &mut Consumer, local: &mut Local, state: &mut State, locked: &
             }
             stay(queue, state, Stuck { id: locked.id, what: Stays::Return }, &error.to_string());
             // Those behind it can hardly be read either: they keep their places until the next tick.
-            local.rescan.insert(consumer.route.queue);
+            local.serving.rescan.insert(consumer.route.queue);
             Err(Looked::Blocked)
         }
         Err(error) => {
@@ -167,7 +169,7 @@ fn next(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Option
         return None;
     }
     if local.now < consumer.search.rescan_at && !consumer.draining {
-        local.rescan.insert(queue);
+        local.serving.rescan.insert(queue);
         return None;
     }
     consumer.search.passed_over.forget_gone(|id| state.store.put_at_ms(id).is_some());
@@ -306,7 +308,7 @@ fn open_sealed(
         Ok(der) => der,
         Err(refusal) => return Ok(Stage::Ready(Err(Fault::defective("malformed", refusal.detail)))),
     };
-    let (put_at, now, bytes) = (from_wall_ms(put_at_ms), local.wall, der.len());
+    let (put_at, now, bytes) = (from_wall_ms(put_at_ms), local.wall(), der.len());
     let at_once = bytes <= OPEN_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality;
     let (manager, policy) = (local.manager.clone(), policy.clone());
     let tally = Tally::new();
@@ -501,7 +503,7 @@ pub fn settled(peer: &mut Peer, local: &mut Local, state: &mut State, said: Sett
     if !settled {
         let state_out = outcome.unwrap_or(MessageOutcome::Released);
         match applied.ticket {
-            Some(ticket) if !state.store.is_synced(ticket) => local.confirmations.push(Confirmation {
+            Some(ticket) if !state.store.is_synced(ticket) => local.journaling.confirmations.push(Confirmation {
                 ticket,
                 what: Confirmed::Removal(Removal { key: peer.key, generation: peer.generation, link, token }),
             }),
@@ -583,9 +585,9 @@ pub fn credit(peer: &mut Peer, local: &mut Local, link: LinkId, drain: bool) {
             peer.front.drained(link);
         }
         let (queue, takes_next, drains) = (consumer.route.queue, consumer.takes_next(), consumer.draining);
-        if let Some(consumers) = local.consumers.get_mut(&queue).filter(|_| has_credit) {
+        if let Some(consumers) = local.serving.consumers.get_mut(&queue).filter(|_| has_credit) {
             consumers.has_credit(peer.seat(link), takes_next, drains);
-            local.serve.add_for_credit(queue);
+            local.serving.list.add_for_credit(queue);
         }
     } else if let Some(sending) = &peer.sending {
         local.serve(sending.queue);

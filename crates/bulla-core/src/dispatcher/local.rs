@@ -17,7 +17,7 @@ use crate::reports::{self, Moment};
 use crate::sign_in::verdict::Identity;
 use crate::stores::{PerStore, Stores};
 use crate::task::TaskMeter;
-use crate::wall_clock::wall_ms;
+use crate::wall_clock::{from_wall_ms, wall_ms};
 use crate::{adapter, denials, triggering};
 use bulla_queue::{QueueId, StoreNumber, Ticket};
 use bulla_seal::ring::{Ring, RingError};
@@ -37,62 +37,101 @@ pub struct Local {
     pub index: usize,
     /// The queue manager.
     pub manager: Arc<Manager>,
-    /// What this dispatcher does.
-    pub meter: Arc<TaskMeter>,
-    /// Of that, the TLS of its connections.
-    pub tls_meter: Arc<TaskMeter>,
+    /// What this dispatcher's time goes to.
+    pub meters: Meters,
     /// When this turn began.
     pub now: Instant,
-    pub(crate) wall: SystemTime,
     /// The same, in milliseconds since 1970, UTC.
     pub wall_ms: u64,
     pub(crate) random: crate::random::Random,
     /// What other threads tell it.
     pub mailbox: Arc<Mailbox>,
-    /// Answers that wait for the journal, in the order of their tickets.
+    /// What waits for the journal, and what is to go there.
+    pub journaling: Journaling,
+    /// Channels with something to do.
+    pub channels: ChannelWork,
+    /// Queues to serve, and the links that get from them.
+    pub serving: Serving,
+    /// Links that put, and wait.
+    pub producers: WaitingProducers,
+    /// Rings without their keys, to check clients' own seals by, and when they were read.
+    pub keyless: HashMap<String, (Instant, Arc<Ring>)>,
+    /// Connections that have something to be written, in the order in which it came.
+    pub touched: Vec<usize>,
+    /// The changes that this dispatcher has looked at.
+    pub seen: Seen,
+    /// Units of work that are open.
+    pub units: Units,
+}
+
+/// What a dispatcher's time goes to.
+pub struct Meters {
+    /// What it does.
+    pub work: Arc<TaskMeter>,
+    /// Of that, the TLS of its connections.
+    pub tls: Arc<TaskMeter>,
+}
+
+/// What waits for the journal, and what is to go there.
+#[derive(Default)]
+pub struct Journaling {
+    /// Answers that wait for the journals, those of each store in the order of their tickets.
     pub confirmations: Confirmations,
+    /// Something in the open batch is waited for.
+    pub urgent: bool,
+    /// When the open batch goes to the journal at the latest.
+    pub flush_by: Option<Instant>,
+}
+
+/// The channels of a dispatcher's connections.
+#[derive(Default)]
+pub struct ChannelWork {
     /// Links on which channels receive, and those of them that have something ready in this turn.
     pub receivers: HashSet<(usize, LinkId)>,
     pub(crate) receiving: Vec<(usize, LinkId)>,
     /// When a channel that pauses wants to be looked at again.
     pub wake_at: Option<Instant>,
-    pub(crate) consumers: HashMap<QueueId, Consumers>,
-    pub(crate) waiting: HashMap<QueueId, HashSet<(usize, LinkId)>>,
-    /// Queues with readers that wait for the next tick to look again.
-    pub rescan: HashSet<QueueId>,
-    /// Rings without their keys, to check clients' own seals by, and when they were read.
-    pub keyless: HashMap<String, (Instant, Arc<Ring>)>,
-    /// Queues whose readers are to be looked at.
-    pub serve: ServeList,
-    /// What consumers with selectors may still look at in this turn.
-    pub looks: selection::Looks,
-    /// Queues that got room for producers that wait.
-    pub freed: Vec<QueueId>,
-    /// Connections that have something to be written, in the order in which it came.
-    pub touched: Vec<usize>,
-    /// Connections that there ever were.
-    pub generation: u64,
-    pub(crate) definitions_seen: u64,
-    /// The generation of rights that its links were asked about last.
-    pub authority_seen: u64,
-    /// Something in the open batch is waited for.
-    pub urgent: bool,
-    /// When the open batch goes to the journal at the latest.
-    pub flush_by: Option<Instant>,
     /// Which connection sends from a transmission queue.
     pub senders: HashMap<QueueId, usize>,
     /// Connections whose channels have something to do in this turn.
-    pub channels: Vec<usize>,
-    /// Producers that get credit again when their user's rate has some.
-    pub paced: HashSet<(usize, LinkId)>,
-    /// When they ask.
-    pub pace_at: Option<Instant>,
+    pub due: Vec<usize>,
+}
+
+/// Queues to serve, and the links that get from them.
+#[derive(Default)]
+pub struct Serving {
+    pub(crate) consumers: HashMap<QueueId, Consumers>,
+    /// Queues whose readers are to be looked at.
+    pub list: ServeList,
+    /// Queues with readers that wait for the next tick to look again.
+    pub rescan: HashSet<QueueId>,
+    /// What consumers with selectors may still look at in this turn.
+    pub looks: selection::Looks,
     /// When queues are to be served again, whatever happens.
     pub wakes: Vec<(Instant, QueueId)>,
-    /// Producers that went while messages they had settled were being sealed.
+}
+
+/// Links that put, and wait.
+#[derive(Default)]
+pub struct WaitingProducers {
+    /// For room on their queue.
+    pub(crate) waiting: HashMap<QueueId, HashSet<(usize, LinkId)>>,
+    /// Queues that got room for them.
+    pub freed: Vec<QueueId>,
+    /// For their user's rate.
+    pub paced: HashSet<(usize, LinkId)>,
+    /// When those ask again.
+    pub pace_at: Option<Instant>,
+    /// For nothing any more: they went while messages they had settled were being sealed.
     pub departed: HashMap<(usize, u64, LinkId), Box<Producer>>,
-    /// Units of work that are open.
-    pub units: Units,
+}
+
+/// The changes that a dispatcher has looked at.
+#[derive(Default)]
+pub struct Seen {
+    pub(crate) definitions: u64,
+    /// The generation of rights that its links were asked about last.
+    pub authority: u64,
 }
 
 /// An answer that waits for the journal.
@@ -184,40 +223,23 @@ pub struct Removal {
 
 impl Local {
     /// What the turns of dispatcher `index` begin with.
-    pub fn new(index: usize, manager: Arc<Manager>, mailbox: Arc<Mailbox>, generation: u64, now: Instant) -> Self {
+    pub fn new(index: usize, manager: Arc<Manager>, mailbox: Arc<Mailbox>, now: Instant) -> Self {
+        let meter = |kind| manager.tasks.meter(kind, index);
         Self {
             index,
-            meter: manager.tasks.meter(TaskKind::Dispatcher, index),
-            tls_meter: manager.tasks.meter(TaskKind::Tls, index),
-            wall: manager.clock.wall(),
+            meters: Meters { work: meter(TaskKind::Dispatcher), tls: meter(TaskKind::Tls) },
+            now,
+            wall_ms: wall_ms(manager.clock.wall()),
             random: manager.random(),
             manager,
-            now,
-            wall_ms: 0,
             mailbox,
-            confirmations: Confirmations::default(),
-            receivers: HashSet::default(),
-            receiving: Vec::new(),
-            wake_at: None,
-            consumers: HashMap::default(),
-            waiting: HashMap::default(),
-            rescan: HashSet::default(),
+            journaling: Journaling::default(),
+            channels: ChannelWork::default(),
+            serving: Serving::default(),
+            producers: WaitingProducers::default(),
             keyless: HashMap::default(),
-            serve: ServeList::default(),
-            looks: selection::Looks::default(),
-            freed: Vec::new(),
             touched: Vec::new(),
-            generation,
-            definitions_seen: 0,
-            authority_seen: 0,
-            urgent: false,
-            flush_by: None,
-            senders: HashMap::default(),
-            channels: Vec::new(),
-            paced: HashSet::default(),
-            pace_at: None,
-            wakes: Vec::new(),
-            departed: HashMap::default(),
+            seen: Seen::default(),
             units: Units::default(),
         }
     }
@@ -225,8 +247,12 @@ impl Local {
     /// A turn begins: what the time is.
     pub fn look_at_the_clock(&mut self) {
         let clock = &self.manager.clock;
-        (self.now, self.wall) = (clock.now(), clock.wall());
-        self.wall_ms = wall_ms(self.wall);
+        (self.now, self.wall_ms) = (clock.now(), wall_ms(clock.wall()));
+    }
+
+    /// What a calendar says when this turn began.
+    pub fn wall(&self) -> SystemTime {
+        from_wall_ms(self.wall_ms)
     }
 
     /// Now, for what the queue manager puts by itself.
@@ -236,7 +262,7 @@ impl Local {
 
     /// What sealing takes.
     pub fn means(&mut self) -> Means<'_> {
-        Means { manager: &self.manager, wall: self.wall, random: &mut self.random }
+        Means { manager: &self.manager, wall: self.wall(), random: &mut self.random }
     }
 
     /// As whom a connection that is no client's asks for devices: a number of its own for each.
@@ -255,8 +281,8 @@ impl Local {
 
     /// Has a producer that its user's rate leaves without credit looked at again then.
     pub fn pace(&mut self, at: Instant, key: usize, link: LinkId) {
-        self.paced.insert((key, link));
-        self.pace_at = Some(self.pace_at.map_or(at, |other| other.min(at)));
+        self.producers.paced.insert((key, link));
+        self.producers.pace_at = Some(self.producers.pace_at.map_or(at, |other| other.min(at)));
     }
 
     /// Tells the operator of messages whose senders will never hear that they were refused: a line a tick, not a
@@ -270,20 +296,20 @@ impl Local {
 
     /// After a change of definitions, who waits may wait no longer.
     pub fn notice_changes(&mut self, state: &mut State) {
-        if self.definitions_seen == state.generation {
+        if self.seen.definitions == state.generation {
             return;
         }
-        self.definitions_seen = state.generation;
-        for (queue, consumers) in &mut self.consumers {
+        self.seen.definitions = state.generation;
+        for (queue, consumers) in &mut self.serving.consumers {
             consumers.look_at_all();
-            self.serve.add(*queue);
+            self.serving.list.add(*queue);
         }
-        self.freed.extend(self.waiting.keys().copied());
+        self.producers.freed.extend(self.producers.waiting.keys().copied());
     }
 
     /// Has `queue` served in this turn.
     pub fn serve(&mut self, queue: QueueId) {
-        self.serve.add(queue);
+        self.serving.list.add(queue);
     }
 
     /// Has `queue` served by all dispatchers with consumers of it.
@@ -301,43 +327,43 @@ impl Local {
             return;
         }
         if waiters & (1 << self.index) != 0 {
-            self.freed.push(queue);
+            self.producers.freed.push(queue);
         }
         self.manager.post(waiters, self.index, || Notice::Freed(queue));
     }
 
     /// Has channels that pause looked at then.
     pub fn wake_at(&mut self, at: Instant) {
-        self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
+        self.channels.wake_at = Some(self.channels.wake_at.map_or(at, |other| other.min(at)));
     }
 
     /// Something was written that no client waits for: it goes to the journal soon.
     pub fn flush_soon(&mut self) {
-        self.flush_by.get_or_insert(self.now + REMOVAL_FLUSH_WITHIN);
+        self.journaling.flush_by.get_or_insert(self.now + REMOVAL_FLUSH_WITHIN);
     }
 
     /// Remembers a producer that has no credit because its queue has no room.
     pub fn wait_for_room(&mut self, queue: QueueId, key: usize, link: LinkId, state: &mut State) {
         state.use_of(queue).waiters_on |= 1 << self.index;
-        self.waiting.entry(queue).or_default().insert((key, link));
+        self.producers.waiting.entry(queue).or_default().insert((key, link));
     }
 
     pub(crate) fn keep_waiting(&mut self, queue: QueueId, waiting: HashSet<(usize, LinkId)>, state: &mut State) {
         if !waiting.is_empty() {
             state.use_of(queue).waiters_on |= 1 << self.index;
-            self.waiting.entry(queue).or_default().extend(waiting);
+            self.producers.waiting.entry(queue).or_default().extend(waiting);
         }
     }
 
     /// Hands the open batch to the journal, collects what it has synced, and learns what became available.
     pub fn journal(&mut self, state: &mut State) {
         // A removal that no client waits for rides with the next put: a sync of its own would keep that put waiting.
-        let due = self.flush_by.is_some_and(|by| by <= self.now);
-        let all = due || self.urgent;
+        let due = self.journaling.flush_by.is_some_and(|by| by <= self.now);
+        let all = due || self.journaling.urgent;
         if all {
-            (self.flush_by, self.urgent) = (None, false);
+            (self.journaling.flush_by, self.journaling.urgent) = (None, false);
         }
-        let flushed = state.store.flush(self.now, |store| all || self.confirmations.wait_for(store));
+        let flushed = state.store.flush(self.now, |store| all || self.journaling.confirmations.wait_for(store));
         let result = flushed.and_then(|()| state.store.poll(self.now));
         if let Err(error) = result {
             // Nothing that is not synced will ever be confirmed: stopping is what keeps the promise.
@@ -376,7 +402,7 @@ impl Local {
         for (queue, on) in state.gone.drain(..) {
             if on & (1 << self.index) != 0 {
                 self.serve(queue);
-                self.freed.push(queue);
+                self.producers.freed.push(queue);
             }
             self.manager.post(on, self.index, || Notice::Ready(queue));
             self.manager.post(on, self.index, || Notice::Freed(queue));
@@ -413,7 +439,7 @@ impl Local {
 
     /// This dispatcher is no longer told of `queue`, unless another of its links needs it.
     pub fn forget_interest(&mut self, queue: QueueId, state: &mut State) {
-        let is_wanted = self.senders.contains_key(&queue) || self.consumers.contains_key(&queue);
+        let is_wanted = self.channels.senders.contains_key(&queue) || self.serving.consumers.contains_key(&queue);
         if let Some(usage) = state.uses.get_mut(&queue).filter(|_| !is_wanted) {
             usage.consumers_on &= !(1 << self.index);
         }
@@ -421,8 +447,8 @@ impl Local {
 
     /// A connection whose channel has something to do in this turn.
     pub fn channel_work(&mut self, key: usize) {
-        if self.channels.last() != Some(&key) {
-            self.channels.push(key);
+        if self.channels.due.last() != Some(&key) {
+            self.channels.due.push(key);
         }
     }
 
@@ -433,21 +459,21 @@ impl Local {
 
     /// Has a channel's batch sent once `ticket` is synced.
     pub fn confirm_channel(&mut self, ticket: Ticket, key: usize, generation: u64) {
-        self.confirmations.push(Confirmation { ticket, what: Confirmed::Noted { key, generation } });
+        self.journaling.confirmations.push(Confirmation { ticket, what: Confirmed::Noted { key, generation } });
     }
 
     /// Has `queue` served then, whatever happens.
     pub fn serve_at(&mut self, at: Instant, queue: QueueId) {
-        match self.wakes.iter_mut().find(|(_, known)| *known == queue) {
+        match self.serving.wakes.iter_mut().find(|(_, known)| *known == queue) {
             Some((known, _)) => *known = at.min(*known),
-            None => self.wakes.push((at, queue)),
+            None => self.serving.wakes.push((at, queue)),
         }
     }
 
     pub(crate) fn add_consumer(&mut self, queue: QueueId, seat: Seat, state: &mut State) {
         state.use_of(queue).consumers_on |= 1 << self.index;
-        self.consumers.entry(queue).or_default().add(seat);
-        self.serve.add_for_credit(queue);
+        self.serving.consumers.entry(queue).or_default().add(seat);
+        self.serving.list.add_for_credit(queue);
     }
 }
 

@@ -39,24 +39,17 @@ pub struct Producer {
     pub(crate) route: Option<Arc<Route>>,
     /// The client seals for itself.
     pub sealed_by_client: bool,
-    /// Credit that is out on this link and counted in its queue's `granted`, unless that has lapsed.
-    pub granted: u32,
-    /// Ticks for which others waited for room while this link used none of its credit. A message that comes after
-    /// [`PROMISE_LAPSES_AFTER_TICKS`] is put if there is room then.
-    pub unused_ticks: u8,
+    /// What it may send.
+    pub credit: Credit,
     /// Messages with the adapters, in the order of their arrival.
     pub pending: SealingLine<Pending>,
     pub(crate) sealing: Option<Sealing>,
-    /// As whom it asks for devices.
-    pub who: bulla_device::Asker,
-    /// Whose messages these are, as one who is limited.
-    pub user: Option<UserId>,
+    /// The user whose messages these are.
+    pub putter: Putter,
     /// The dynamic queue that ends with this link.
     pub dynamic: Option<QueueId>,
     /// What closing it does to its permanent dynamic queue.
     pub deletes: Option<Deletes>,
-    /// Its user, as the log names it; none for one who has not signed in.
-    pub user_name: Option<String>,
     /// The client can be told that a message is rejected.
     pub takes_rejected: bool,
     /// Its messages may name any user (SETID on the queue, or, on a relay, on that of the last message).
@@ -67,6 +60,26 @@ pub struct Producer {
     pub relayed: Option<Relayed>,
     /// Its place among the links that may be resumed.
     pub resumable: Option<Box<Resumable>>,
+}
+
+/// What a link that puts may send.
+#[derive(Debug, Default)]
+pub struct Credit {
+    /// Credit that is out on the link and counted in its queue's `granted`, unless that has lapsed.
+    pub granted: u32,
+    /// Ticks for which others waited for room while the link used none of its credit. A message that comes after
+    /// [`PROMISE_LAPSES_AFTER_TICKS`] is put if there is room then.
+    pub unused_ticks: u8,
+}
+
+/// The user whose messages a link puts.
+pub struct Putter {
+    /// The user whose limits apply to the link.
+    pub user: Option<UserId>,
+    /// Its name in the log; none for a client that has not signed in.
+    pub name: Option<String>,
+    /// As whom it asks for devices.
+    pub asks_as: bulla_device::Asker,
 }
 
 /// A message that waits for its adapter, or for those before it.
@@ -112,21 +125,18 @@ pub struct Receipt {
 
 impl Producer {
     /// A link that puts, before it is known where and how.
-    pub fn new(attach: &Attach, user: Option<UserId>, user_name: Option<String>, who: bulla_device::Asker) -> Self {
+    pub fn new(attach: &Attach, putter: Putter) -> Self {
         Self {
             session: attach.session,
             opened: None,
             route: None,
             sealed_by_client: false,
-            granted: 0,
-            unused_ticks: 0,
+            credit: Credit::default(),
             pending: pending_line(),
             sealing: None,
-            who,
-            user,
+            putter,
             dynamic: None,
             deletes: None,
-            user_name,
             takes_rejected: attach.takes_rejected,
             any_user: false,
             publishing: None,
@@ -146,7 +156,7 @@ impl Producer {
     #[inline]
     pub fn credit_wanted(&self) -> u32 {
         let full = self.credit_full();
-        let outstanding = self.granted + u32::try_from(self.pending.len()).unwrap_or(u32::MAX);
+        let outstanding = self.credit.granted + u32::try_from(self.pending.len()).unwrap_or(u32::MAX);
         let has_enough = outstanding > full / 2 || self.pending.bytes() >= PENDING_BYTES_FOR_CREDIT;
         if has_enough { 0 } else { full - outstanding }
     }
@@ -154,13 +164,13 @@ impl Producer {
     /// Whether its credit no longer counts as room that is taken.
     #[inline]
     pub fn has_lapsed(&self) -> bool {
-        self.unused_ticks >= PROMISE_LAPSES_AFTER_TICKS
+        self.credit.unused_ticks >= PROMISE_LAPSES_AFTER_TICKS
     }
 
     /// Credit of this link that is counted in its queue's `granted`.
     #[inline]
     pub fn promised(&self) -> u32 {
-        if self.has_lapsed() { 0 } else { self.granted }
+        if self.has_lapsed() { 0 } else { self.credit.granted }
     }
 
     /// Gives up the messages with the adapters, because the link ends: their memory is given back, and answers for them
@@ -186,9 +196,9 @@ impl Producer {
             && let (Some(route), Some(_)) = (&self.route, &self.opened)
             && let Some(usage) = state.uses.get_mut(&route.queue)
         {
-            usage.granted = usage.granted.saturating_add(self.granted);
+            usage.granted = usage.granted.saturating_add(self.credit.granted);
         }
-        self.unused_ticks = 0;
+        self.credit.unused_ticks = 0;
     }
 
     /// Gives back what the link was promised, when it ends, and gives up its messages that are being sealed. Says
@@ -210,7 +220,7 @@ impl Producer {
         }
         let has_lost = self.cancel(units);
         if self.pending.is_empty() {
-            self.who.leave();
+            self.putter.asks_as.leave();
         }
         has_lost
     }

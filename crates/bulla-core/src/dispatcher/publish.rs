@@ -223,7 +223,7 @@ pub fn put_ready(producer: &mut Producer, mut front: Option<&mut Front>, local: 
     }
     if let Err(refusal) = put_copies(front.as_deref_mut(), receipt, local, state, copies) {
         let topic = producer.publishing.as_ref().and_then(|publishing| publishing.published());
-        let unheard = Unheard { queue: topic.unwrap_or_default(), user: producer.user_name.as_deref() };
+        let unheard = Unheard { queue: topic.unwrap_or_default(), user: producer.putter.name.as_deref() };
         put::refuse(front, local, receipt, &refusal, unheard);
     }
     true

@@ -52,7 +52,7 @@ pub fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: 
         is_single: producer.opened.is_none(),
         unit: unit.flatten(),
         asks: false,
-        user: producer.user,
+        user: producer.putter.user,
     };
     if delivery.beyond_credit {
         beyond_credit(peer, local, state, receipt);
@@ -80,7 +80,7 @@ pub fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: 
             ending::detach_with(peer, local, state, receipt.link, why);
             return true;
         }
-        let unheard = Unheard { queue: name.as_deref().unwrap_or(RELAY), user: producer.user_name.as_deref() };
+        let unheard = Unheard { queue: name.as_deref().unwrap_or(RELAY), user: producer.putter.name.as_deref() };
         refuse(Some(front), local, receipt, &refusal, unheard);
         authority::tell_of(peer, local, &refusal);
     } else if producer.credit_wanted() == 0 {
@@ -113,7 +113,7 @@ fn unknown_unit(producer: &mut Producer, front: &mut Front, local: &Local, state
     take_grant(producer, state);
     if receipt.settled {
         let queue = producer.opened.as_deref().unwrap_or(RELAY);
-        Unheard { queue, user: producer.user_name.as_deref() }.tell(local, &Failure::UnitUnknown);
+        Unheard { queue, user: producer.putter.name.as_deref() }.tell(local, &Failure::UnitUnknown);
     } else {
         front.answer(receipt.link, receipt.id, Failure::UnitUnknown.rejects(), None);
     }
@@ -330,12 +330,12 @@ pub fn count_refused(local: &Local, state: &mut State, queue: QueueId, policy: O
 
 /// One promised put has arrived.
 fn take_grant(producer: &mut Producer, state: &mut State) {
-    if producer.granted == 0 {
+    if producer.credit.granted == 0 {
         return;
     }
     producer.promise_again(state);
-    producer.granted -= 1;
-    if let Some(user) = producer.user {
+    producer.credit.granted -= 1;
+    if let Some(user) = producer.putter.user {
         state.users.put(user);
     }
     if let (Some(route), Some(_)) = (&producer.route, &producer.opened)
@@ -351,14 +351,14 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
 pub fn tick(peer: &mut Peer, state: &mut State) {
     for link in peer.links.values_mut() {
         let Link::Producer(producer) = link else { continue };
-        if producer.granted == 0 || producer.has_lapsed() {
+        if producer.credit.granted == 0 || producer.has_lapsed() {
             continue;
         }
         let (Some(route), Some(_)) = (&producer.route, &producer.opened) else { continue };
         let Some(usage) = state.uses.get_mut(&route.queue).filter(|usage| usage.waiters_on != 0) else { continue };
-        producer.unused_ticks += 1;
+        producer.credit.unused_ticks += 1;
         if producer.has_lapsed() {
-            usage.granted = usage.granted.saturating_sub(producer.granted);
+            usage.granted = usage.granted.saturating_sub(producer.credit.granted);
         }
     }
 }
@@ -438,7 +438,7 @@ impl Treating<'_> {
         let Self { producer, identity, receipt: Receipt { key, generation, link, .. }, slot, route } = self;
         let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot };
         let user = identity.user.as_deref();
-        let task = Task { asker, who: &producer.who, route, bound_to: None, sealing, user, also: None };
+        let task = Task { asker, who: &producer.putter.asks_as, route, bound_to: None, sealing, user, also: None };
         let ring = match treatment {
             Treatment::AsIs => None,
             _ if producer.sealed_by_client => local.ring_without_keys(identity)?,
@@ -460,7 +460,7 @@ pub fn prepare(producer: &mut Producer, local: &Local, state: &State, identity: 
         &policy,
         ring,
         &state.definitions.queue_manager.name,
-        (&local.manager, local.wall),
+        (&local.manager, local.wall()),
     )
     .map(drop)
 }
@@ -481,11 +481,11 @@ pub fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Fin
 pub fn finished_late(local: &mut Local, state: &mut State, done: Finished) {
     let asker = done.asker;
     let id = (asker.peer, asker.generation, asker.link);
-    let Some(mut producer) = local.departed.remove(&id) else { return };
+    let Some(mut producer) = local.producers.departed.remove(&id) else { return };
     note(&mut producer, local, done);
     put_ready(&mut producer, None, local, state);
     if !producer.pending.is_empty() {
-        local.departed.insert(id, producer);
+        local.producers.departed.insert(id, producer);
     }
 }
 
@@ -520,7 +520,7 @@ pub fn put_ready(producer: &mut Producer, mut front: Option<&mut Front>, local: 
         if let Err(refusal) = put {
             count_refused(local, state, queue, policy.as_deref(), &refusal);
             let queue = state.store.name(queue).unwrap_or("a queue that is gone");
-            let unheard = Unheard { queue, user: producer.user_name.as_deref() };
+            let unheard = Unheard { queue, user: producer.putter.name.as_deref() };
             refuse(front.as_deref_mut(), local, receipt, &refusal, unheard);
         }
     }
@@ -602,13 +602,13 @@ impl Local {
 
     /// Answers a put: now where the journal has synced past it, otherwise when it has.
     pub fn answer_put(&mut self, front: Option<&mut Front>, receipt: Receipt, ticket: Ticket, state: &State) {
-        self.urgent |= !state.store.is_synced(ticket);
+        self.journaling.urgent |= !state.store.is_synced(ticket);
         match front {
             Some(_) if receipt.settled => {}
             Some(front) if state.store.is_synced(ticket) => {
                 front.answer(receipt.link, receipt.id, MessageOutcome::Accepted, None);
             }
-            Some(_) => self.confirmations.push(Confirmation { ticket, what: Confirmed::Put(receipt) }),
+            Some(_) => self.journaling.confirmations.push(Confirmation { ticket, what: Confirmed::Put(receipt) }),
             None => {}
         }
     }
@@ -621,10 +621,10 @@ pub fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, link: Li
         Ok(wanted) => wanted,
         Err(again) => return again.into_iter().for_each(|at| local.pace(at, peer.key, link)),
     };
-    let user = producer.user;
+    let user = producer.putter.user;
     let Some(route) = producer.route.as_ref().filter(|_| producer.opened.is_some()) else {
         let wanted = state.promise(None, user, wanted);
-        match (wanted, producer.granted) {
+        match (wanted, producer.credit.granted) {
             (0, 0) => local.pace(local.now + BACKLOG_LOOK_AGAIN_AFTER, peer.key, link),
             (0, _) => {}
             _ => grant(producer, &mut *peer.front, state, link, wanted),
@@ -636,9 +636,9 @@ pub fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, link: Li
     // What fills the queue is this client's own unit of work: it would wait for itself. Its next message is refused.
     let fills_it = || local.units.has_staged(&peer.units, queue);
     let granted =
-        if granted == 0 && producer.granted == 0 && !peer.units.is_empty() && fills_it() { 1 } else { granted };
+        if granted == 0 && producer.credit.granted == 0 && !peer.units.is_empty() && fills_it() { 1 } else { granted };
     if granted == 0 {
-        match producer.granted {
+        match producer.credit.granted {
             0 if waits_when_full => local.wait_for_room(queue, peer.key, link, state),
             // It hears of a full queue by its messages' being refused.
             0 => local.pace(local.now + BACKLOG_LOOK_AGAIN_AFTER, peer.key, link),
@@ -660,9 +660,9 @@ fn wanted(producer: &Producer, local: &Local, state: &mut State) -> Result<u32, 
     if wanted == 0 {
         return Err(None);
     }
-    let has_none = producer.granted == 0;
-    if let Some(user) = producer.user {
-        wanted = state.users.allowed(user, producer.granted, wanted, local.now);
+    let has_none = producer.credit.granted == 0;
+    if let Some(user) = producer.putter.user {
+        wanted = state.users.allowed(user, producer.credit.granted, wanted, local.now);
         if wanted == 0 {
             return Err(has_none.then(|| state.users.look_again_at(user, local.now)));
         }
@@ -685,8 +685,8 @@ fn wanted(producer: &Producer, local: &Local, state: &mut State) -> Result<u32, 
 /// Grants a link more credit. Deliveries that wait in the front end are counted in `granted` still, and there no more.
 #[inline]
 fn grant(producer: &mut Producer, front: &mut Front, state: &mut State, link: LinkId, more: u32) {
-    producer.granted += more;
-    producer.user.into_iter().for_each(|user| state.users.granted(user, more));
+    producer.credit.granted += more;
+    producer.putter.user.into_iter().for_each(|user| state.users.granted(user, more));
     front.set_credit(link, front.credit(link).saturating_add(more));
 }
 

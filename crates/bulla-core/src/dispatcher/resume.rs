@@ -269,7 +269,7 @@ fn give_up(kept: Kept, wall_ms: u64, state: &mut State) {
 impl Local {
     /// The tickets of puts on a link that wait for the journal.
     fn tickets_of(&self, key: usize, generation: u64, link: LinkId) -> HashMap<DeliveryId, Ticket> {
-        let waits = self.confirmations.iter().filter_map(|confirmation| match &confirmation.what {
+        let waits = self.journaling.confirmations.iter().filter_map(|confirmation| match &confirmation.what {
             Confirmed::Put(receipt) => Some((receipt, confirmation.ticket)),
             _ => None,
         });
@@ -282,10 +282,10 @@ impl Local {
     /// Holds what a connection is told until the journal has synced that ticket.
     fn hold_until(&mut self, peer: &mut Peer, ticket: Ticket) {
         peer.held += 1;
-        self.urgent = true;
+        self.journaling.urgent = true;
         // They are in the order of their tickets: behind the last one that waits.
-        let ticket = self.confirmations.last_of(ticket.store()).unwrap_or(ticket);
+        let ticket = self.journaling.confirmations.last_of(ticket.store()).unwrap_or(ticket);
         let what = Confirmed::Defined { key: peer.key, generation: peer.generation };
-        self.confirmations.push(Confirmation { ticket, what });
+        self.journaling.confirmations.push(Confirmation { ticket, what });
     }
 }

@@ -33,21 +33,33 @@ pub struct Sending {
     pub queue: QueueId,
     pub(crate) queue_name: String,
     pub(crate) place: Place,
-    pub(crate) partner: Partner,
-    /// How the partner has proved who it is, here and now; empty where it proved nothing.
-    pub(crate) proof: String,
+    pub(crate) partner: Proved,
     pub(crate) way: Way,
     pub(crate) stage: Stage,
     pub(crate) agreed: Agreed,
     pub(crate) numbers: Numbers,
-    pub(crate) batch: Batch,
-    /// Batches whose notes wait for the journal, and batches that wait for credit.
-    pub(crate) noted: VecDeque<Noted>,
+    pub(crate) batches: Batches,
     pub(crate) opener: Opener,
     pub(crate) last_activity: Instant,
     /// When messages are taken again that the partner gave back.
     pub(crate) retry_at: Option<Instant>,
     pub(crate) counts: Counts,
+}
+
+/// The partner, and how it has proved who it is.
+pub(crate) struct Proved {
+    pub(crate) said: Partner,
+    /// Here and now; empty where it proved nothing.
+    pub(crate) proof: String,
+}
+
+/// Messages on their way to the link.
+#[derive(Default)]
+pub(crate) struct Batches {
+    /// The batch that is being filled.
+    pub(crate) open: Batch,
+    /// Batches whose notes wait for the journal, and batches that wait for credit.
+    pub(crate) noted: VecDeque<Noted>,
 }
 
 /// How the partner takes messages.
@@ -297,7 +309,7 @@ impl Sending {
 
     /// Whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.numbers.messages.is_empty() && self.batch.messages.is_empty() && self.opener.line.is_empty()
+        self.numbers.messages.is_empty() && self.batches.open.messages.is_empty() && self.opener.line.is_empty()
     }
 
     /// Whether a message goes out of any batch, and may be lost.
@@ -335,7 +347,7 @@ impl Sending {
         status.net_time_us = self.counts.net_time.shown();
         status.batch_messages = self.counts.batch_messages.shown();
         status.protection.clone_from(&self.counts.protection);
-        status.substate = match (&self.stage, messages.is_empty(), self.noted.is_empty()) {
+        status.substate = match (&self.stage, messages.is_empty(), self.batches.noted.is_empty()) {
             (Stage::Greeting, ..) => "RESYNCH",
             (Stage::Ending(_), ..) => "NETWORK",
             (Stage::Quiescing, true, _) => "ADAPTER",

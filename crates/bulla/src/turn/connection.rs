@@ -147,7 +147,7 @@ pub(super) fn wants_to_write(connection: &Connection) -> bool {
 /// the front end, which copies what it keeps out of it.
 pub(super) fn read(connection: &mut Connection, room: &mut [u8], local: &Local, bytes_max: Option<usize>) {
     let shaking_hands = is_shaking_hands(connection);
-    match local.tls_meter.time(shaking_hands, || connection.transport.socket.handshake()) {
+    match local.meters.tls.time(shaking_hands, || connection.transport.socket.handshake()) {
         Ok(Moved::Bytes(_)) if shaking_hands && connection.calling.is_none() => {
             // Only now is it known whether EXTERNAL may be offered; no byte of AMQP has been seen yet.
             connection.front = offered::front(local, connection.transport.socket.verified_certificate(), true);
@@ -179,7 +179,7 @@ fn read_input(connection: &mut Connection, room: &mut [u8], local: &Local) {
         return;
     }
     for _ in 0..READS_PER_TURN {
-        match local.tls_meter.time(connection.transport.socket.is_tls(), || connection.transport.socket.read(room)) {
+        match local.meters.tls.time(connection.transport.socket.is_tls(), || connection.transport.socket.read(room)) {
             Ok(Moved::Bytes(n)) => {
                 connection.arriving.heard(local.now);
                 connection.traffic.buffers_received += 1;

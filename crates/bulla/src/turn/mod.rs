@@ -174,7 +174,7 @@ impl Dispatcher {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
-            let begun = self.core.local.meter.begin();
+            let begun = self.core.local.meters.work.begin();
             self.core.local.look_at_the_clock();
             let has_come_due = work_due.is_some_and(|at| at <= self.core.local.now);
             let is_ready = !events.is_empty();
@@ -192,12 +192,12 @@ impl Dispatcher {
             self.turn(more_ready);
             // One that only looks after timers is no request.
             if had_work || has_come_due || is_ready {
-                let took = self.core.local.meter.end(begun);
-                self.core.local.meter.request(took);
-                self.core.local.meter.set_connections(self.core.peers.len());
+                let took = self.core.local.meters.work.end(begun);
+                self.core.local.meters.work.request(took);
+                self.core.local.meters.work.set_connections(self.core.peers.len());
             }
             if self.is_done() || self.may_leave() {
-                return Ok(Left { poll: self.poll, generation: self.core.local.generation });
+                return Ok(Left { poll: self.poll, generation: self.core.generation });
             }
         }
     }
@@ -208,18 +208,19 @@ impl Dispatcher {
         let is_surplus = || local.index >= local.manager.mailboxes.wanted();
         is_surplus()
             && self.core.peers.is_empty()
-            && local.departed.is_empty()
-            && local.confirmations.is_empty()
-            && local.serve.is_empty()
-            && local.flush_by.is_none()
+            && local.producers.departed.is_empty()
+            && local.journaling.confirmations.is_empty()
+            && local.serving.list.is_empty()
+            && local.journaling.flush_by.is_none()
             && local.mailbox.close_if(is_surplus)
     }
 
     /// When there is something to do, whatever happens until then, the tick aside.
     fn work_due(&self) -> Option<Instant> {
         let local = &self.core.local;
-        let wakes = local.wakes.iter().map(|(at, _)| *at).chain(local.wake_at).chain(local.pace_at);
-        local.flush_by.into_iter().chain(wakes).min()
+        let wakes =
+            local.serving.wakes.iter().map(|(at, _)| *at).chain(local.channels.wake_at).chain(local.producers.pace_at);
+        local.journaling.flush_by.into_iter().chain(wakes).min()
     }
 
     fn clock(&self) -> &Clock {
@@ -227,7 +228,7 @@ impl Dispatcher {
     }
 
     fn has_work(&self) -> bool {
-        !self.active.is_empty() || !self.core.local.serve.is_empty() || self.any_pending()
+        !self.active.is_empty() || !self.core.local.serving.list.is_empty() || self.any_pending()
     }
 
     fn any_pending(&self) -> bool {
@@ -390,8 +391,8 @@ impl Dispatcher {
         #[cfg(test)]
         self.look_at_joined();
         // Before anything more is done for them.
-        if self.core.local.authority_seen != state.authority_generation {
-            self.core.local.authority_seen = state.authority_generation;
+        if self.core.local.seen.authority != state.authority_generation {
+            self.core.local.seen.authority = state.authority_generation;
             authority::recheck(&mut self.core.peers, &mut self.core.local, state);
         }
         self.for_active(|dispatcher, key| dispatcher.core.events_of(key, state));
@@ -466,7 +467,7 @@ impl Dispatcher {
         let _role = role::enter(peer.role());
         let user = peer.sharing_user().filter(|_| self.core.shares.is_shared());
         let began = user.map(|_| self.core.local.manager.clock.now());
-        let has_written = connection::write(peer, &self.core.local.tls_meter);
+        let has_written = connection::write(peer, &self.core.local.meters.tls);
         if let (Some(user), Some(began)) = (user, began) {
             self.core.shares.took(user, self.core.local.manager.clock.since(began));
         }
@@ -566,8 +567,8 @@ impl Dispatcher {
         if let Some(stream) = socket.tcp() {
             self.poll.registry().register(stream, Token(key), interest)?;
         }
-        self.core.local.generation += 1;
-        let place = Place { key, generation: self.core.local.generation };
+        self.core.generation += 1;
+        let place = Place { key, generation: self.core.generation };
         entry.insert(Peer::new(place, front, SocketTransport::new(socket, ready), &self.core.local));
         list(&mut self.core.peers, &mut self.active, key);
         self.core.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
@@ -649,7 +650,7 @@ impl Dispatcher {
                 self.precedence.took(self.core.local.manager.clock.since(began));
             }
             Notice::Ready(queue) => self.core.local.serve(queue),
-            Notice::Freed(queue) => self.core.local.freed.push(queue),
+            Notice::Freed(queue) => self.core.local.producers.freed.push(queue),
             Notice::Signed(answers) => answers.into_iter().for_each(|answer| self.signed(answer)),
             Notice::Channel(notice) => {
                 let _role = role::enter(Role::ChannelInitiator);
@@ -663,7 +664,7 @@ impl Dispatcher {
     fn tick(&mut self, state: &mut State) {
         self.next_tick = self.core.local.now + TICK;
         // What is expired, moved or tried again below goes to the journal now.
-        self.core.local.urgent = true;
+        self.core.local.journaling.urgent = true;
         let now = self.core.local.now;
         let arriving = self.core.local.manager.clone();
         let arriving = &arriving.arriving;
@@ -722,7 +723,7 @@ impl Dispatcher {
     }
 
     fn is_done(&self) -> bool {
-        let drained = self.core.peers.is_empty() && self.core.local.departed.is_empty();
+        let drained = self.core.peers.is_empty() && self.core.local.producers.departed.is_empty();
         self.stop_by.is_some_and(|by| drained || self.core.local.now >= by)
     }
 

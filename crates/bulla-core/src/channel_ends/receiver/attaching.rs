@@ -112,7 +112,7 @@ pub fn greeted(
     };
     add(peer, local, attach.link, receiving);
     let confirmed = Confirmed::Channel { key: peer.key, generation: peer.generation, link: attach.link, through: 0 };
-    local.confirmations.push(Confirmation { ticket, what: confirmed });
+    local.journaling.confirmations.push(Confirmation { ticket, what: confirmed });
     Ok(())
 }
 
@@ -354,7 +354,7 @@ pub fn foreign(
 fn add(peer: &mut Peer, local: &mut Local, link: LinkId, receiving: Receiving) {
     peer.is_channel = true;
     peer.links.insert(link, Link::Receiving(Box::new(receiving)));
-    local.receivers.insert((peer.key, link));
+    local.channels.receivers.insert((peer.key, link));
 }
 
 /// The receiving end of a link on which messages flow at once.

@@ -240,7 +240,7 @@ impl Receiving {
     fn confirm_when_synced(&self, ticket: Ticket, turn: &mut Turn<'_>) {
         let Place { peer: key, generation, .. } = self.place;
         let what = Confirmed::Channel { key, generation, link: turn.link, through: self.confirming.committed };
-        turn.local.confirmations.push(Confirmation { ticket, what });
+        turn.local.journaling.confirmations.push(Confirmation { ticket, what });
     }
 
     /// The head of the line is dealt with.

@@ -11,7 +11,7 @@ use crate::channel_ends::receiver::attaching::{not_agreed, proof};
 use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::{Link, Peer};
 use crate::dispatcher::sealing::OpeningKeys;
-use crate::dispatcher::sending::{Agreed, Batch, Counts, Numbers, Opener, OpeningLine, Sending, Stage, Way};
+use crate::dispatcher::sending::{Agreed, Batches, Counts, Numbers, Opener, OpeningLine, Proved, Sending, Stage, Way};
 use crate::events::Event;
 use crate::front::{LinkId, LinkOpened, SessionId};
 use crate::manager::State;
@@ -22,7 +22,6 @@ use crate::stores::LOCAL_STORE;
 use bulla_amqp::types::SenderSettleMode;
 use bulla_amqp::{AttachRequest, Symbol, Value};
 use bulla_queue::{MessageId, QueueId, StoreNumber};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Messages that may be with the adapters at the same time.
@@ -59,19 +58,17 @@ pub fn begin(
         queue,
         queue_name,
         place: Place { dispatcher: local.index, peer: peer.key, generation: peer.generation },
-        partner,
-        proof,
+        partner: Proved { said: partner, proof },
         way: Way::Plain { session, links: HashMap::default(), waiting: None },
         stage: Stage::Running,
         numbers,
-        batch: Batch::default(),
-        noted: VecDeque::new(),
+        batches: Batches::default(),
         opener: Opener { line, who: local.device_asker(peer.generation), keys: OpeningKeys::default() },
         last_activity: local.now,
         retry_at: None,
         counts: Counts::default(),
     };
-    let greets = sending.partner.is_bulla;
+    let greets = sending.partner.said.is_bulla;
     if greets {
         let link = greet(&sending, peer, local, state, session)?;
         (sending.way, sending.stage) = (Way::Numbered { link }, Stage::Greeting);
@@ -79,7 +76,7 @@ pub fn begin(
     state.use_of(queue).sender = Some(local.index);
     state.opened_to_get(queue);
     state.use_of(queue).consumers_on |= 1 << local.index;
-    local.senders.insert(queue, peer.key);
+    local.channels.senders.insert(queue, peer.key);
     let is_in_doubt = !sending.numbers.messages.is_empty();
     peer.sending = Some(Box::new(sending));
     state.channels.entry(id).status.state = ChannelState::Initializing;
@@ -111,7 +108,7 @@ fn transmission_queue(
             "{channel}: the transmission queue {name} is not in the store {LOCAL_STORE}"
         )));
     }
-    if local.senders.contains_key(&queue) || state.use_of(queue).sender.is_some() {
+    if local.channels.senders.contains_key(&queue) || state.use_of(queue).sender.is_some() {
         return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{name}: another channel sends from it")));
     }
     Ok((queue, name))
@@ -209,7 +206,7 @@ fn agree(
     let arrived = usize::try_from(greeting.sequence - base).unwrap_or(0);
     let note = &mut sending.numbers.note;
     note.partner.clone_from(&greeting.manager);
-    (note.mark, note.proof) = (greeting.mark, sending.proof.clone());
+    (note.mark, note.proof) = (greeting.mark, sending.partner.proof.clone());
     let numbered = std::mem::take(&mut sending.numbers.messages);
     let mut there: Vec<MessageId> = numbered.iter().take(arrived).map(|message| message.id).collect();
     for (number, reason) in greeting.refused.above(base).take_while(|(number, _)| *number <= greeting.sequence) {
@@ -230,7 +227,7 @@ fn agree(
     let agreed = &mut sending.agreed;
     agreed.batch_size = agreed.batch_size.min(greeting.batch_size.max(1) as usize);
     agreed.message_bytes_max = agreed.message_bytes_max.min(greeting.message_bytes_max);
-    sending.partner.container.clone_from(&greeting.manager);
+    sending.partner.said.container.clone_from(&greeting.manager);
     match &sending.stage {
         // A message that was refused has no dead-letter queue to go to.
         Stage::Failing(why) => Err(why.clone()),
@@ -245,7 +242,7 @@ fn check(sending: &Sending, state: &State, greeting: &ReceiverGreeting) -> Resul
         let detail = format!("SEQWRAP is {wrap} here and {} there", greeting.sequence_wrap);
         return Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, detail));
     }
-    same_proof(&sending.id.channel, note, &sending.proof, &greeting.manager)?;
+    same_proof(&sending.id.channel, note, &sending.partner.proof, &greeting.manager)?;
     let own = state.store.identity().unwrap_or_default();
     let (base, last) = (note.base, sending.numbers.last());
     let ours = greeting.store == own || greeting.store == [0; 16];
@@ -310,10 +307,10 @@ fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let status = &mut instance.status;
     status.state = ChannelState::Running;
     status.exactly_once = matches!(sending.way, Way::Numbered { .. });
-    status.remote_manager.clone_from(&sending.partner.container);
-    status.remote_application.clone_from(&sending.partner.container);
-    status.remote_product.clone_from(&sending.partner.product);
-    status.remote_version.clone_from(&sending.partner.version);
+    status.remote_manager.clone_from(&sending.partner.said.container);
+    status.remote_application.clone_from(&sending.partner.said.container);
+    status.remote_product.clone_from(&sending.partner.said.product);
+    status.remote_version.clone_from(&sending.partner.said.version);
     status.transmission_queue.clone_from(&sending.queue_name);
     status.user = local.manager.channel_user(&definition).to_owned();
     status.batch_size = u32::try_from(sending.agreed.batch_size).unwrap_or(u32::MAX);
@@ -332,10 +329,10 @@ fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
             channel = sending.id.channel,
             "channel {}: running, to {}",
             sending.id.channel,
-            sending.partner.container
+            sending.partner.said.container
         );
     }
-    let (channel, partner) = (sending.id.channel.clone(), sending.partner.container.clone());
+    let (channel, partner) = (sending.id.channel.clone(), sending.partner.said.container.clone());
     state.raise(&Event::ChannelStarted { channel, partner }, local.wall_ms);
     local.serve(sending.queue);
     local.channel_work(peer.key);

@@ -45,8 +45,8 @@ struct Addressed {
 impl Sending {
     /// Messages that are on their way and will need credit.
     fn reserved(&self) -> usize {
-        let noted: usize = self.noted.iter().map(|noted| noted.messages.len()).sum();
-        self.opener.line.len() + self.batch.messages.len() + noted
+        let noted: usize = self.batches.noted.iter().map(|noted| noted.messages.len()).sum();
+        self.opener.line.len() + self.batches.open.messages.len() + noted
     }
 
     fn has_room(&self, front: &Front) -> bool {
@@ -66,7 +66,7 @@ impl Sending {
     /// Whether one more message may be in doubt.
     fn may_doubt(&self) -> bool {
         let most = (self.agreed.batch_size * BATCHES_IN_FLIGHT).clamp(IN_DOUBT_MIN, IN_DOUBT_MAX);
-        self.numbers.messages.len() + self.batch.messages.len() + self.opener.line.len() < most
+        self.numbers.messages.len() + self.batches.open.messages.len() + self.opener.line.len() < most
     }
 
     /// The next message of the transmission queue, locked, with its bytes.
@@ -206,16 +206,16 @@ impl Sending {
             local.flush_soon();
             return Taken::One;
         }
-        self.batch.push(Outgoing { id: found.id, number: 0, link, payload }, local.now);
+        self.batches.open.push(Outgoing { id: found.id, number: 0, link, payload }, local.now);
         Taken::One
     }
 
     /// Notes the batch that is open, unless it may wait for more, and sends it once the note is synced.
     pub(super) fn end_batch(&mut self, turn: &mut Turn<'_>, nothing_more: bool) {
-        if self.batch.messages.is_empty() || nothing_more && self.may_wait(turn.local) {
+        if self.batches.open.messages.is_empty() || nothing_more && self.may_wait(turn.local) {
             return;
         }
-        let batch = std::mem::take(&mut self.batch).messages;
+        let batch = std::mem::take(&mut self.batches.open).messages;
         let units = self.numbers.units.len();
         let messages = self.numbers.number(batch, self.agreed.batch_size, self.definition.batch_bytes_max);
         self.numbers.note.unit += (self.numbers.units.len() - units) as u64;
@@ -235,11 +235,11 @@ impl Sending {
             },
         };
         let is_synced = turn.state.store.is_synced(ticket);
-        self.noted.push_back(Noted { ticket, messages });
+        self.batches.noted.push_back(Noted { ticket, messages });
         if is_synced {
             self.send_noted(turn);
         } else {
-            turn.local.urgent = true;
+            turn.local.journaling.urgent = true;
             turn.local.confirm_channel(ticket, self.place.peer, self.place.generation);
         }
     }
@@ -247,8 +247,9 @@ impl Sending {
     /// Whether the batch may wait for more messages (BATCHINT); it is looked at again then.
     fn may_wait(&self, local: &mut Local) -> bool {
         let (interval, limit) = (self.definition.batch_interval, self.definition.batch_bytes_max);
-        let is_full = self.batch.messages.len() >= self.agreed.batch_size || (limit > 0 && self.batch.bytes >= limit);
-        let until = self.batch.since.unwrap_or(local.now) + interval;
+        let is_full = self.batches.open.messages.len() >= self.agreed.batch_size
+            || (limit > 0 && self.batches.open.bytes >= limit);
+        let until = self.batches.open.since.unwrap_or(local.now) + interval;
         let waits = !is_full
             && !interval.is_zero()
             && local.now < until
@@ -262,7 +263,7 @@ impl Sending {
     /// Sends batches whose notes are synced, as far as there is credit.
     pub(super) fn send_noted(&mut self, turn: &mut Turn<'_>) {
         let Turn { front, local, state, .. } = turn;
-        while let Some(noted) = self.noted.front_mut().filter(|noted| state.store.is_synced(noted.ticket)) {
+        while let Some(noted) = self.batches.noted.front_mut().filter(|noted| state.store.is_synced(noted.ticket)) {
             while let Some(message) = noted.messages.front() {
                 if !forward(&mut **front, message.link, message.number, message.payload.clone(), false) {
                     return;
@@ -274,7 +275,7 @@ impl Sending {
                 self.counts.messages += 1;
                 self.counts.last_message_ms = Some(local.wall_ms);
             }
-            self.noted.pop_front();
+            self.batches.noted.pop_front();
         }
     }
 

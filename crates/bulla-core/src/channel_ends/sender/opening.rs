@@ -91,7 +91,7 @@ impl Sending {
             Fault::Later(no_ring(user, &error))
         })?;
         let expect = arrival.expect(destinations);
-        let (put_at, now) = (from_wall_ms(found.put_at_ms), local.wall);
+        let (put_at, now) = (from_wall_ms(found.put_at_ms), local.wall());
         let (manager, policy) = (local.manager.clone(), policy.clone());
         let tally = Tally::new();
         let counted = tally.clone();

@@ -14,7 +14,7 @@ pub fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<S
     for opening in sending.opener.line.cancel_all() {
         state.store.release(opening.found.id, false);
     }
-    for message in sending.batch.messages.drain(..) {
+    for message in sending.batches.open.messages.drain(..) {
         state.store.release(message.id, false);
     }
     if let Way::Plain { waiting, .. } = &mut sending.way {
@@ -29,7 +29,7 @@ pub fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<S
             }
         }
     }
-    local.senders.remove(&sending.queue);
+    local.channels.senders.remove(&sending.queue);
     let usage = state.use_of(sending.queue);
     usage.sender = None;
     usage.getters = usage.getters.saturating_sub(1);

@@ -85,8 +85,8 @@ pub(super) fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut 
     let discharged =
         Discharged { key: peer.key, generation: peer.generation, answer, deliveries: deliveries.collect() };
     if !state.store.is_synced(ticket) {
-        local.urgent = true;
-        local.confirmations.push(Confirmation { ticket, what: Confirmed::Discharged(Box::new(discharged)) });
+        local.journaling.urgent = true;
+        local.journaling.confirmations.push(Confirmation { ticket, what: Confirmed::Discharged(Box::new(discharged)) });
     } else {
         confirmed(&mut *peer.front, &discharged);
     }
