@@ -253,7 +253,7 @@ impl FrontEnd for Amqp {
     }
 
     fn answer(&mut self, id: LinkId, message: DeliveryId, outcome: MessageOutcome, unit: Option<UnitId>) {
-        self.engine.dispose(link(id), delivery(message), outcomes::state_in(outcome, unit));
+        self.engine.dispose(link(id), delivery(message), outcomes::state(outcome, unit));
     }
 
     fn declared(&mut self, id: LinkId, message: DeliveryId, unit: UnitId) {
@@ -277,7 +277,7 @@ impl FrontEnd for Amqp {
     }
 
     fn settle(&mut self, id: LinkId, token: u64, outcome: MessageOutcome) {
-        self.engine.settle(link(id), token, outcomes::state(outcome));
+        self.engine.settle(link(id), token, outcomes::state(outcome, None));
     }
 
     fn drained(&mut self, id: LinkId) {

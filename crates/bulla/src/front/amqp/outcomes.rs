@@ -35,26 +35,40 @@ pub(super) fn unit(txn_id: &[u8]) -> UnitId {
 pub(super) fn outcome(state: Option<DeliveryState>) -> (Option<MessageOutcome>, Option<UnitId>) {
     match state {
         None => (None, None),
-        Some(DeliveryState::Transactional { txn_id, outcome: said }) => {
-            (said.and_then(|said| outcome(Some(*said)).0), Some(unit(&txn_id)))
-        }
         Some(DeliveryState::Accepted) => (Some(MessageOutcome::Accepted), None),
-        Some(DeliveryState::Released) => (Some(MessageOutcome::Released), None),
-        Some(DeliveryState::Rejected(error)) => {
-            let why = error.map(|error| Box::new(Failure::Said(said(*error))));
-            (Some(MessageOutcome::Rejected(why)), None)
-        }
-        Some(DeliveryState::Modified { delivery_failed: failed, undeliverable_here: not_here, .. }) => {
-            (Some(MessageOutcome::Modified { failed, not_here }), None)
-        }
-        Some(_) => (None, None),
+        Some(state) => seldom_outcome(state),
     }
 }
 
-/// Hot path: the state of a delivery.
+fn seldom_outcome(state: DeliveryState) -> (Option<MessageOutcome>, Option<UnitId>) {
+    match state {
+        DeliveryState::Transactional { txn_id, outcome: said } => {
+            (said.and_then(|said| outcome(Some(*said)).0), Some(unit(&txn_id)))
+        }
+        DeliveryState::Accepted => (Some(MessageOutcome::Accepted), None),
+        DeliveryState::Released => (Some(MessageOutcome::Released), None),
+        DeliveryState::Rejected(error) => {
+            let why = error.map(|error| Box::new(Failure::Said(said(*error))));
+            (Some(MessageOutcome::Rejected(why)), None)
+        }
+        DeliveryState::Modified { delivery_failed: failed, undeliverable_here: not_here, .. } => {
+            (Some(MessageOutcome::Modified { failed, not_here }), None)
+        }
+        _ => (None, None),
+    }
+}
+
+/// Hot path: the state of a delivery, within a unit of work where there is one.
 #[inline]
-pub(super) fn state(outcome: MessageOutcome) -> DeliveryState {
-    match outcome {
+pub(super) fn state(outcome: MessageOutcome, unit: Option<UnitId>) -> DeliveryState {
+    match (outcome, unit) {
+        (MessageOutcome::Accepted, None) => DeliveryState::Accepted,
+        (outcome, unit) => seldom_state(outcome, unit),
+    }
+}
+
+fn seldom_state(outcome: MessageOutcome, unit: Option<UnitId>) -> DeliveryState {
+    let state = match outcome {
         MessageOutcome::Accepted => DeliveryState::Accepted,
         MessageOutcome::Released => DeliveryState::Released,
         MessageOutcome::Rejected(why) => DeliveryState::Rejected(why.map(|why| Box::new(error(*why)))),
@@ -63,13 +77,7 @@ pub(super) fn state(outcome: MessageOutcome) -> DeliveryState {
             undeliverable_here: not_here,
             message_annotations: Vec::new(),
         },
-    }
-}
-
-/// The state of a delivery, within a unit of work where there is one.
-#[inline]
-pub(super) fn state_in(outcome: MessageOutcome, unit: Option<UnitId>) -> DeliveryState {
-    let state = state(outcome);
+    };
     match unit {
         None => state,
         Some(unit) => DeliveryState::Transactional { txn_id: txn_id(unit), outcome: Some(Box::new(state)) },
@@ -87,6 +95,7 @@ pub(super) fn unsettled(map: UnsettledMap) -> Unsettled {
 
 /// Unsettled deliveries, as a client is told of them.
 pub(super) fn unsettled_map(unsettled: Unsettled) -> UnsettledMap {
+    let state = |outcome| state(outcome, None);
     UnsettledMap(unsettled.into_iter().map(|(tag, outcome)| (tag, outcome.map(state))).collect())
 }
 
@@ -163,7 +172,7 @@ mod tests {
             },
         ] {
             let (said, None) = outcome(Some(state_said.clone())) else { panic!("{state_said:?}") };
-            assert_eq!(state(said.unwrap()), state_said);
+            assert_eq!(state(said.unwrap(), None), state_said);
         }
     }
 
@@ -177,7 +186,7 @@ mod tests {
         let said = outcome(Some(within(&[0, 0, 0, 0, 0, 0, 0, 7], Some(DeliveryState::Accepted))));
         assert_eq!(said, (Some(MessageOutcome::Accepted), Some(seven)));
         assert_eq!(
-            state_in(MessageOutcome::Accepted, Some(seven)),
+            state(MessageOutcome::Accepted, Some(seven)),
             within(&[0, 0, 0, 0, 0, 0, 0, 7], Some(DeliveryState::Accepted))
         );
         for odd in [&[][..], &[0; 8], &[1; 7], &[1; 9]] {
@@ -193,8 +202,8 @@ mod tests {
     #[test]
     fn what_the_core_refuses_keeps_its_reason_over_a_resumed_link() {
         let refusal = Refusal::new(reason::Q_FULL, "full");
-        let sent = state(MessageOutcome::refused(refusal.clone()));
-        let again = state(outcome(Some(sent.clone())).0.unwrap());
+        let sent = state(MessageOutcome::refused(refusal.clone()), None);
+        let again = state(outcome(Some(sent.clone())).0.unwrap(), None);
         assert_eq!((&again, sent), (&DeliveryState::Rejected(Some(Box::new(refusal.to_amqp()))), again.clone()));
     }
 }
