@@ -3,7 +3,8 @@
 //!
 //! The queue manager is a process of its own, so that its memory and its processor time are its own; the client is one
 //! thread that looks after all connections. Every link's queue is its own, so that a message comes back to who put it.
-//! `cargo bench -p bulla --bench crowd`, or one part of it with `-- crowd` or `-- queues`.
+//! `cargo bench -p bulla --bench crowd`, or one part of it with `-- crowd`, `-- alone` (its first case) or `-- queues`.
+//! `BULLA` names another build's program to measure, with this client.
 
 use bulla::users::Crypto;
 use bulla_amqp::{
@@ -14,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use std::error::Error;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -52,7 +54,9 @@ fn main() -> Result<()> {
     let parts: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|word| word == part);
     if wanted("crowd") {
-        crowd()?;
+        crowd(true)?;
+    } else if wanted("alone") {
+        crowd(false)?;
     }
     if wanted("queues") {
         queues()?;
@@ -60,8 +64,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Connections and links: memory, then streams through one of them and through all.
-fn crowd() -> Result<()> {
+/// Connections and links: memory, then streams through one of them and, where `all` is asked for, through all.
+fn crowd(all: bool) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let manager = Manager::start(dir.path())?;
     let mut definitions = OPEN_TO_ALL.to_owned();
@@ -87,6 +91,9 @@ fn crowd() -> Result<()> {
     for _ in 0..ROUNDS {
         case("one connection, alone", 1, 200, &mut crowd)?;
     }
+    if !all {
+        return Ok(report(&mut cases));
+    }
     let alone = manager.memory("VmRSS")?;
     crowd.grow(manager.address, CONNECTIONS)?;
     let idle = manager.memory("VmRSS")?;
@@ -104,8 +111,14 @@ fn crowd() -> Result<()> {
     print!("  {:.1} after all streams, ", manager.memory("VmRSS")?);
     crowd.flow_for(REST)?;
     println!("{:.1} after {REST:?} of rest, {:.1} at most", manager.memory("VmRSS")?, manager.memory("VmHWM")?);
+    report(&mut cases);
+    Ok(())
+}
+
+/// Prints what was measured.
+fn report(cases: &mut [Case]) {
     println!("streams of {BYTES} bytes, not persistent, confirmed and accepted: median [least to most] of {ROUNDS}");
-    for Case { name, flight, rates, costs, own_costs } in &mut cases {
+    for Case { name, flight, rates, costs, own_costs } in cases {
         for samples in [&mut *rates, &mut *costs, &mut *own_costs] {
             samples.sort_by(f64::total_cmp);
         }
@@ -120,7 +133,6 @@ fn crowd() -> Result<()> {
             own_costs[ROUNDS / 2],
         );
     }
-    Ok(())
 }
 
 /// Idle queues: how long a start takes, and what is resident then.
@@ -186,10 +198,15 @@ struct Manager {
     address: SocketAddr,
 }
 
+/// The program that is measured.
+fn program() -> OsString {
+    std::env::var_os("BULLA").unwrap_or_else(|| env!("CARGO_BIN_EXE_bulla").into())
+}
+
 impl Manager {
     fn start(dir: &Path) -> Result<Self> {
         let (data, log) = (dir.join("qm"), dir.join("log"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bulla"));
+        let mut command = Command::new(program());
         command.arg("start").arg("--data").arg(&data).args(["--amqp", "127.0.0.1:0", "--amqps", "none"]);
         command.arg("--until-stdin-closes").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let mut process = command.spawn()?;
@@ -212,7 +229,7 @@ impl Manager {
     fn apply(&self, definitions: &str) -> Result<()> {
         let file = self.data.with_extension("mqsc");
         fs::write(&file, definitions)?;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bulla"));
+        let mut command = Command::new(program());
         let done = command.args(["mqsc", "--data"]).arg(&self.data).arg("--apply").arg(&file).output()?;
         if done.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&done.stderr).into()) }
     }
