@@ -188,6 +188,11 @@ pub struct KeptOutcome {
 pub trait FrontEnd: Wire + Send {
     /// What happened, in order.
     fn poll_event(&mut self) -> Option<Event>;
+    /// Whether something happened that was not polled, as after a write or at a time: the connection is looked at again
+    /// in the next turn. A front end whose events come with what is read needs none of this.
+    fn has_events(&self) -> bool {
+        false
+    }
 
     /// The next step of a sign-in.
     fn challenge(&mut self, challenge: Bytes);
