@@ -323,6 +323,7 @@ PAGES = {
         before={"bulla policy check": private, "bulla error list": defective_message},
     ),
     "queues.md": Page("DEFINE QLOCAL(ORDERS)"),
+    "http.md": Page(),
     "sign-in.md": Page(),
     "topics.md": Page("DEFINE QLOCAL(AUDIT.PRICES)"),
     "audit.md": Page(

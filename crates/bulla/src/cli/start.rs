@@ -34,6 +34,12 @@ pub struct StartArgs {
     /// Where AMQP is spoken over TLS; `none` for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5671", value_parser = address)]
     pub amqps: Address,
+    /// Where messages are put and got over HTTPS, as 0.0.0.0:9443; nowhere, unless it is given
+    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
+    pub https: Address,
+    /// The same without TLS, on an address of this machine alone, as 127.0.0.1:9080; nowhere, unless it is given
+    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
+    pub http: Address,
     /// Where Prometheus gets what the queue manager counts, as 127.0.0.1:9464; nowhere, unless it is given
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
     pub metrics: Address,
@@ -107,6 +113,8 @@ impl StartArgs {
         settings.name.clone_from(&self.name);
         settings.amqp = self.amqp.0;
         settings.amqps = self.amqps.0;
+        settings.https = self.https.0;
+        settings.http = self.http.0;
         settings.metrics = self.metrics.0;
         settings.dispatchers = self.dispatchers.unwrap_or(settings.dispatchers);
         settings.adapters = self.adapters.unwrap_or(settings.adapters);
@@ -201,7 +209,14 @@ pub(crate) fn serve_until_signalled(
     let _log = crate::log_lines::Background::start().map_err(|error| CliError::failed(error.to_string()))?;
     let running = without_huge_pages(|| serve::start(settings)).map_err(|error| refused(&error))?;
     let manager = running.manager().clone();
-    for (what, address) in [("amqp", running.amqp), ("amqps", running.amqps), ("metrics", running.metrics_address)] {
+    let addresses = [
+        ("amqp", running.amqp),
+        ("amqps", running.amqps),
+        ("http", running.http),
+        ("https", running.https),
+        ("metrics", running.metrics_address),
+    ];
+    for (what, address) in addresses {
         if let Some(address) = address {
             crate::note!("{}: {what} on {address}", manager.name);
         }

@@ -19,6 +19,7 @@ use crate::channel::supervisor;
 pub use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
 pub use crate::folders::{JOURNAL, RINGS, TLS};
+use crate::front::offered;
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, Parts, attributes};
 use crate::noted::{Noted, Origin, Synced};
@@ -68,6 +69,10 @@ pub struct Settings {
     pub amqp: Option<SocketAddr>,
     /// Where AMQP is spoken over TLS.
     pub amqps: Option<SocketAddr>,
+    /// Where HTTP is spoken in clear: an address of this machine's own.
+    pub http: Option<SocketAddr>,
+    /// Where HTTP is spoken over TLS.
+    pub https: Option<SocketAddr>,
     /// Where Prometheus gets what the devices counted.
     pub metrics: Option<SocketAddr>,
     /// Threads that own sockets, unless CHIDISPS says otherwise.
@@ -102,6 +107,8 @@ impl Settings {
             name: None,
             amqp: Some(SocketAddr::from(([127, 0, 0, 1], 5672))),
             amqps: Some(SocketAddr::from(([127, 0, 0, 1], 5671))),
+            http: None,
+            https: None,
             metrics: None,
             // One thread spares a wake-up between producer and consumer until sockets alone fill a core.
             dispatchers: (cores / 4).clamp(1, DISPATCHERS_MAX),
@@ -138,6 +145,10 @@ pub struct Running {
     pub amqp: Option<SocketAddr>,
     /// Where AMQP is spoken over TLS.
     pub amqps: Option<SocketAddr>,
+    /// Where HTTP is spoken in clear.
+    pub http: Option<SocketAddr>,
+    /// Where HTTP is spoken over TLS.
+    pub https: Option<SocketAddr>,
     /// Where Prometheus gets what the devices counted.
     pub metrics_address: Option<SocketAddr>,
 }
@@ -157,6 +168,11 @@ pub enum StartError {
         address: SocketAddr,
         /// What the system says.
         error: io::Error,
+    },
+    /// HTTP in clear was to be spoken where others can read along.
+    ClearHttp {
+        /// The address.
+        address: SocketAddr,
     },
     /// Another queue manager has the data directory.
     DataInUse {
@@ -196,12 +212,13 @@ impl StartError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::PortInUse { address } => Some(format!(
-                "stop what listens on port {}, or choose another one with --amqp or --amqps",
+                "stop what listens on port {}, or choose another one with --amqp, --amqps, --http or --https",
                 address.port()
             )),
             Self::DataInUse { .. } => {
                 Some("one queue manager owns a data directory; name another one with --data".into())
             }
+            Self::ClearHttp { .. } => Some("use --https there, or give --http an address as 127.0.0.1:8080".into()),
             Self::Name { .. } => Some(format!("a name has {NAME_RULE}")),
             Self::OtherName { .. } => Some("leave --name out, or name another data directory with --data".into()),
             Self::Definitions(error) => error.hint(),
@@ -221,6 +238,9 @@ impl fmt::Display for StartError {
         match self {
             Self::PortInUse { address } => write!(f, "{address} is in use"),
             Self::Listen { address, error } => write!(f, "{address}: {error}"),
+            Self::ClearHttp { address } => {
+                write!(f, "{address}: HTTP without TLS is for clients on this machine alone")
+            }
             Self::DataInUse { data } => write!(f, "{} is in use by another queue manager", data.display()),
             Self::Journal(error) => write!(f, "journal: {error}"),
             Self::Definitions(error) => error.fmt(f),
@@ -276,20 +296,10 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let admin = AdminSocket::bind(data, admin::listen(data))?;
     let admin_of_roles = settings.admin_directory.as_ref().map(|directory| listen_for_roles(data, directory));
     let admin_of_roles = admin_of_roles.transpose()?;
-    let clear = settings.amqp.map(listen).transpose()?;
-    let tls = match settings.amqps {
-        Some(address) => {
-            first_start::make_server_certificate(data)?;
-            let listener = listen(address)?;
-            // A certificate that does not load shows here, and not at the first client.
-            Tls::new(data.join(TLS)).session().map_err(|error| file(&data.join(TLS), io::Error::other(error)))?;
-            Some(listener)
-        }
-        None => None,
-    };
+    let ports = listen_to_clients(settings)?;
     let metrics = settings.metrics.map(listen_for_metrics).transpose()?;
-    let amqp = clear.as_ref().and_then(|listener| listener.local_addr().ok());
-    let amqps = tls.as_ref().and_then(|listener| listener.local_addr().ok());
+    let address = |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let [amqp, amqps, http, https] = [&ports.clear, &ports.tls, &ports.http, &ports.https].map(address);
 
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cpu = definitions.devices.get(CPU).map_or(bulla_device::Kind::Cpu, DeviceDefinition::kind);
@@ -305,7 +315,6 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let started = json!({ "qmgr": name, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
     let started = audit.record(vec![Entry::new(Kind::Start, Who::QueueManager, started)]);
     started.map_err(|error| file(&data.join(audit_log::FOLDER), io::Error::other(error)))?;
-    let ports = Listeners { clear, tls };
     let tls = Tls::new(data.join(TLS));
     tls.follow(&manager.lock().definitions);
     let threads = Arc::new(Threads::new(manager.clone(), Arc::new(tls)));
@@ -318,7 +327,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
             crate::authority::FOR_ONE_USER.join("; ")
         );
     }
-    let addresses = [("amqp", amqp), ("amqps", amqps)];
+    let addresses = [("amqp", amqp), ("amqps", amqps), ("http", http), ("https", https)];
     let listeners = addresses.iter().filter_map(|(scheme, address)| Some(format!("{scheme}://{}", (*address)?)));
     manager.listeners.get_or_init(|| listeners.collect());
     let definition = manager.lock().definitions.queue_manager.clone();
@@ -345,6 +354,8 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
         metrics,
         amqp,
         amqps,
+        http,
+        https,
         metrics_address,
     })
 }
@@ -637,6 +648,25 @@ fn start_metrics(threads: &Arc<Threads>, listener: std::net::TcpListener) -> io:
             audit: manager.audit.counts(),
             limits: administrator::limits(manager),
         }
+    })
+}
+
+/// Opens the ports of clients and partners.
+fn listen_to_clients(settings: &Settings) -> Result<Listeners, StartError> {
+    if let Some(address) = settings.http.filter(|address| !offered::is_private(address.ip())) {
+        return Err(StartError::ClearHttp { address });
+    }
+    if settings.amqps.or(settings.https).is_some() {
+        let directory = settings.data.join(TLS);
+        first_start::make_server_certificate(&settings.data)?;
+        // A certificate that does not load shows here, and not at the first client.
+        Tls::new(directory.clone()).session().map_err(|error| file(&directory, io::Error::other(error)))?;
+    }
+    Ok(Listeners {
+        clear: settings.amqp.map(listen).transpose()?,
+        tls: settings.amqps.map(listen).transpose()?,
+        http: settings.http.map(listen).transpose()?,
+        https: settings.https.map(listen).transpose()?,
     })
 }
 

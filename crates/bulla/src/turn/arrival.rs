@@ -1,5 +1,6 @@
 //! What a dispatcher begins with, and the connections that other threads hand to it.
 
+use crate::front::Protocol;
 use crate::mailbox::Mailbox;
 use crate::tls::Tls;
 use mio::net::TcpStream;
@@ -12,8 +13,8 @@ pub(super) const WAKE_UP: Token = Token(usize::MAX);
 
 /// A connection that a dispatcher is handed.
 pub(crate) enum Arrival {
-    /// The first dispatcher has accepted it for this one.
-    Accepted(TcpStream, Option<Arc<Tls>>),
+    /// The first dispatcher has accepted it for this one, and what is spoken on it, within TLS or not.
+    Accepted(TcpStream, Protocol, Option<Arc<Tls>>),
     /// It has no socket.
     #[cfg(test)]
     Joined(Box<crate::front::Front>),

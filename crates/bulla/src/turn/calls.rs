@@ -1,12 +1,14 @@
 //! Calls to the partners of channels: a name becomes an address, an address a connection.
 
 use super::Dispatcher;
+use super::connection::SocketTransport;
 use super::socket::Socket;
 use crate::catalog::ChannelDefinition;
 use crate::catalog::status::ChannelState;
 use crate::channel::registry::{InstanceId, Place, Wanted};
 use crate::channel::{ChannelNotice, supervisor};
 use crate::channel_ends::{receiver, sender};
+use crate::front::Protocol;
 use crate::front::call::{self, Target};
 use crate::mailbox::Notice;
 use crate::manager::State;
@@ -74,7 +76,7 @@ impl Dispatcher {
             Some(socket) => socket,
             None => self.socket_to(id, definition, target)?,
         };
-        let peer = self.add(socket, front, false).map_err(failed)?;
+        let peer = self.add(SocketTransport::new(socket, Protocol::Amqp, false), front).map_err(failed)?;
         peer.calling = Some(Box::new(calling));
         let (peer, generation) = (peer.key, peer.generation);
         Ok(Place { dispatcher: self.core.local.index, peer, generation })

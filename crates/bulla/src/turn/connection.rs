@@ -5,7 +5,7 @@ use crate::catalog::ChannelDefinition;
 use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::Peer;
 use crate::events::Event;
-use crate::front::offered;
+use crate::front::Protocol;
 use crate::reason::Refusal;
 use crate::task::TaskMeter;
 use crate::tls::{self, TlsRefusal};
@@ -31,6 +31,8 @@ pub(super) type Connection = Peer<SocketTransport>;
 /// The socket of a connection, and how it stands.
 pub(crate) struct SocketTransport {
     pub(crate) socket: Socket,
+    /// What is spoken on it.
+    pub(crate) protocol: Protocol,
     /// Since when output waits for the partner's part of a renewal of the keys.
     pub(crate) renewal_since: Option<Instant>,
     /// The socket may have bytes to read.
@@ -45,8 +47,16 @@ pub(crate) struct SocketTransport {
 
 impl SocketTransport {
     /// A socket that is connected, or about to be; one that is `ready` may be read and written.
-    pub(crate) fn new(socket: Socket, ready: bool) -> Self {
-        Self { socket, renewal_since: None, readable: ready, read_closed: false, writable: ready, flush_by: None }
+    pub(crate) fn new(socket: Socket, protocol: Protocol, ready: bool) -> Self {
+        Self {
+            socket,
+            protocol,
+            renewal_since: None,
+            readable: ready,
+            read_closed: false,
+            writable: ready,
+            flush_by: None,
+        }
     }
 }
 
@@ -149,8 +159,9 @@ pub(super) fn read(connection: &mut Connection, room: &mut [u8], local: &Local, 
     let shaking_hands = is_shaking_hands(connection);
     match local.meters.tls.time(shaking_hands, || connection.transport.socket.handshake()) {
         Ok(Moved::Bytes(_)) if shaking_hands && connection.calling.is_none() => {
-            // Only now is it known whether EXTERNAL may be offered; no byte of AMQP has been seen yet.
-            connection.front = offered::front(local, connection.transport.socket.verified_certificate(), true);
+            // Only now is it known whether there is a certificate; no byte of the protocol has been seen yet.
+            let certificate = connection.transport.socket.verified_certificate();
+            connection.front = connection.transport.protocol.front(local, certificate, true, false);
         }
         Ok(Moved::Bytes(_)) => {}
         Ok(Moved::Blocked) => {

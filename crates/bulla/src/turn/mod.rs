@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::connections::Question;
 use crate::dispatcher::peer::{Link, Peer, Place};
 use crate::dispatcher::{CONNECTIONS_MAX, authority, connections, ending, sasl, sole};
-use crate::front::{Front, offered};
+use crate::front::{Front, Protocol, offered};
 use crate::mailbox::{Mailbox, Notice};
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
@@ -67,6 +67,8 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(5);
 
 const LISTEN_CLEAR: Token = Token(usize::MAX - 1);
 const LISTEN_TLS: Token = Token(usize::MAX - 2);
+const LISTEN_HTTP: Token = Token(usize::MAX - 3);
+const LISTEN_HTTPS: Token = Token(usize::MAX - 4);
 
 /// A dispatcher: the sockets it owns and everything its turns need.
 pub(crate) struct Dispatcher {
@@ -104,16 +106,21 @@ pub(crate) struct Dispatcher {
 /// The listeners of the first dispatcher, which accepts for all. Others have none.
 #[derive(Default)]
 pub(crate) struct Listeners {
-    /// Without TLS.
+    /// AMQP without TLS.
     pub(crate) clear: Option<TcpListener>,
-    /// With TLS.
+    /// AMQP with TLS.
     pub(crate) tls: Option<TcpListener>,
+    /// HTTP without TLS.
+    pub(crate) http: Option<TcpListener>,
+    /// HTTP with TLS.
+    pub(crate) https: Option<TcpListener>,
 }
 
 /// A listener.
 struct ListenPort {
     listener: TcpListener,
     token: Token,
+    protocol: Protocol,
     /// What connections are wrapped in, where they are.
     tls: Option<Arc<Tls>>,
     /// A connection may wait to be accepted.
@@ -130,10 +137,17 @@ impl Dispatcher {
         listeners: Listeners,
         tls: Arc<Tls>,
     ) -> io::Result<Self> {
-        let port = |token, tls| move |listener| ListenPort { listener, token, tls, pending: false };
-        let clear = listeners.clear.map(port(LISTEN_CLEAR, None));
-        let secured = listeners.tls.map(port(LISTEN_TLS, Some(tls.clone())));
-        let mut ports: Vec<ListenPort> = clear.into_iter().chain(secured).collect();
+        let Listeners { clear, tls: secured, http, https } = listeners;
+        let ports = [
+            (clear, LISTEN_CLEAR, Protocol::Amqp, None),
+            (secured, LISTEN_TLS, Protocol::Amqp, Some(&tls)),
+            (http, LISTEN_HTTP, Protocol::Http, None),
+            (https, LISTEN_HTTPS, Protocol::Http, Some(&tls)),
+        ];
+        let ports = ports.into_iter().filter_map(|(listener, token, protocol, tls)| {
+            Some(ListenPort { listener: listener?, token, protocol, tls: tls.cloned(), pending: false })
+        });
+        let mut ports: Vec<ListenPort> = ports.collect();
         for ListenPort { listener, token, .. } in &mut ports {
             poll.registry().register(listener, *token, Interest::READABLE)?;
         }
@@ -244,8 +258,10 @@ impl Dispatcher {
         self.resume();
         self.active.retain(|&key| {
             let Some(peer) = self.core.peers.get_mut(key) else { return false };
-            let goes_on =
-                connection::wants_to_read(peer) || connection::wants_to_write(peer) || connection::is_over(peer);
+            let goes_on = connection::wants_to_read(peer)
+                || connection::wants_to_write(peer)
+                || connection::is_over(peer)
+                || peer.front.has_events();
             (peer.listed, peer.active) = (goes_on, goes_on);
             goes_on
         });
@@ -488,9 +504,9 @@ impl Dispatcher {
         for number in 0..self.ports.len() {
             for _ in 0..most {
                 let Some(port) = self.ports.get_mut(number).filter(|port| port.pending) else { break };
-                let tls = port.tls.clone();
+                let (protocol, tls) = (port.protocol, port.tls.clone());
                 match port.listener.accept() {
-                    Ok((stream, _)) => self.hand_out(stream, tls),
+                    Ok((stream, _)) => self.hand_out(stream, protocol, tls),
                     Err(error) if is_passing(&error) => {}
                     Err(error) => {
                         port.pending = false;
@@ -504,11 +520,11 @@ impl Dispatcher {
         }
     }
 
-    fn hand_out(&mut self, stream: TcpStream, tls: Option<Arc<Tls>>) {
+    fn hand_out(&mut self, stream: TcpStream, protocol: Protocol, tls: Option<Arc<Tls>>) {
         let mailboxes = &self.core.local.manager.mailboxes;
         let index = mailboxes.next();
         let mailbox = mailboxes.get(index).filter(|_| index != self.core.local.index).cloned();
-        let arrival = Arrival::Accepted(stream, tls);
+        let arrival = Arrival::Accepted(stream, protocol, tls);
         let Some(mailbox) = mailbox else { return self.arrived(arrival) };
         // One that has ended meanwhile gives it back.
         if let Err(Notice::Arrived(arrival)) = mailbox.bring(Notice::Arrived(Box::new(arrival)))
@@ -521,16 +537,19 @@ impl Dispatcher {
     /// Takes in a connection that this dispatcher was handed.
     fn arrived(&mut self, arrival: Arrival) {
         match arrival {
-            Arrival::Accepted(stream, tls) => self.adopt(stream, tls.as_deref()),
+            Arrival::Accepted(stream, protocol, tls) => self.adopt(stream, protocol, tls.as_deref()),
             #[cfg(test)]
-            Arrival::Joined(front) => match self.add(Socket::Absent, front, false).map(|peer| peer.key) {
-                Ok(key) => self.joined.push(key),
-                Err(error) => crate::warning!("join: {error}"),
-            },
+            Arrival::Joined(front) => {
+                match self.add(SocketTransport::new(Socket::Absent, Protocol::Amqp, false), front).map(|peer| peer.key)
+                {
+                    Ok(key) => self.joined.push(key),
+                    Err(error) => crate::warning!("join: {error}"),
+                }
+            }
         }
     }
 
-    fn adopt(&mut self, stream: TcpStream, tls: Option<&Tls>) {
+    fn adopt(&mut self, stream: TcpStream, protocol: Protocol, tls: Option<&Tls>) {
         if self.core.peers.len() >= CONNECTIONS_MAX || self.stop_by.is_some() {
             let refusal =
                 Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{} connections", self.core.peers.len()));
@@ -548,28 +567,28 @@ impl Dispatcher {
         let _ = stream.set_nodelay(true);
         // Of a TLS connection it is said anew after the handshake.
         let here = stream.peer_addr().is_ok_and(|address| offered::is_private(address.ip()));
-        let front = offered::front(&self.core.local, false, here && tls.is_none());
+        let front = protocol.front(&self.core.local, false, false, here && tls.is_none());
         let socket = match tls {
             None => Ok(Socket::Plain(stream)),
             Some(tls) => tls.session().map_err(io::Error::other).and_then(|ssl| Socket::tls(stream, ssl)),
         };
-        match socket.and_then(|socket| self.add(socket, front, true)) {
+        match socket.and_then(|socket| self.add(SocketTransport::new(socket, protocol, true), front)) {
             Ok(_) => {}
             Err(error) => crate::warning!("accept: {error}"),
         }
     }
 
-    /// Takes a connection in. One that is `ready` may be read and written; another one says so first.
-    fn add(&mut self, mut socket: Socket, front: Box<Front>, ready: bool) -> io::Result<&mut Connection> {
+    /// Takes a connection in.
+    fn add(&mut self, mut transport: SocketTransport, front: Box<Front>) -> io::Result<&mut Connection> {
         let entry = self.core.peers.vacant_entry();
         let key = entry.key();
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Some(stream) = socket.tcp() {
+        if let Some(stream) = transport.socket.tcp() {
             self.poll.registry().register(stream, Token(key), interest)?;
         }
         self.core.generation += 1;
         let place = Place { key, generation: self.core.generation };
-        entry.insert(Peer::new(place, front, SocketTransport::new(socket, ready), &self.core.local));
+        entry.insert(Peer::new(place, front, transport, &self.core.local));
         list(&mut self.core.peers, &mut self.active, key);
         self.core.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
     }
@@ -591,7 +610,7 @@ impl Dispatcher {
         for event in events {
             match event.token() {
                 WAKE_UP => {}
-                token @ (LISTEN_CLEAR | LISTEN_TLS) => {
+                token @ (LISTEN_CLEAR | LISTEN_TLS | LISTEN_HTTP | LISTEN_HTTPS) => {
                     self.ports.iter_mut().filter(|port| port.token == token).for_each(|port| port.pending = true);
                 }
                 Token(key) => {

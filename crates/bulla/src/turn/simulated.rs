@@ -1,8 +1,10 @@
 //! A dispatcher without a thread: a simulation connects clients to it and calls its turns.
 
+use super::connection::SocketTransport;
 use super::pipe::{Pipe, PipeEnd};
 use super::socket::Socket;
 use super::{Dispatcher, list};
+use crate::front::Protocol;
 use crate::front::call::Target;
 use crate::front::offered;
 use std::net::SocketAddr;
@@ -25,7 +27,7 @@ impl Dispatcher {
     /// Takes in a client that connects.
     pub(crate) fn accept_pipe(&mut self, pipe: PipeEnd) {
         let front = offered::front(&self.core.local, false, true);
-        self.add(Socket::Pipe(pipe), front, true).expect("nothing is registered");
+        self.add(SocketTransport::new(Socket::Pipe(pipe), Protocol::Amqp, true), front).expect("nothing is registered");
     }
 
     /// From now on calls to partners are the simulation's.

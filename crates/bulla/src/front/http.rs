@@ -1,0 +1,387 @@
+//! Messaging over HTTP as a front end: a request puts, gets, shows or lists messages.
+//!
+//! A connection has one user, by the credentials of its first request, and one request at a time: [`Exchange`]. Each
+//! request opens what it needs as links of the core; those that put are kept for the next request. The interface is
+//! that of the messaging REST API that programs for IBM MQ call; `docs/operating/http.md` says where it differs.
+
+mod answers;
+mod credentials;
+mod exchange;
+mod front_end;
+mod ids;
+mod message;
+mod routes;
+mod text;
+mod user_properties;
+mod wire;
+
+use super::link::{Attach, Get, Place, Put, Wants};
+use super::outcome::{Failure, MessageOutcome};
+use super::{Delivery, DeliveryId, Event, Front, LinkId, SessionId};
+use crate::dispatcher::local::Local;
+use crate::random::Random;
+use answers::Refused;
+use bulla_http::{Event as ServerEvent, Head, HeaderLines, HeaderValue, Limits, RequestId, Response, Server};
+use bytes::Bytes;
+use credentials::Fingerprint;
+use exchange::{Exchange, Getting, Kept, Listing, Object, Putting, Stage};
+use routes::{Act, Asked, Version, Wanted};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// The session of all links.
+const SESSION: SessionId = SessionId(0);
+/// Links that put which a connection keeps: programs put on few queues.
+const KEPT_MAX: usize = 4;
+/// How long a put waits for room on its queue.
+const PUT_WITHIN: Duration = Duration::from_secs(10);
+/// Browsers that have been here by TLS come by TLS from now on, for a year (RFC 6797).
+const STRICT_TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
+
+/// One connection.
+pub(crate) struct Http {
+    server: Server,
+    /// The queue manager's name.
+    manager: String,
+    /// The client has shown a verified certificate.
+    certificate: bool,
+    random: Random,
+    /// What credentials are digested under.
+    key: [u8; 32],
+    session: Session,
+    /// The request that is being carried out.
+    exchange: Option<Exchange>,
+    /// The request behind it, which came before its answer was written.
+    next: Option<(RequestId, Box<Head>)>,
+    /// Open links that put, the one used last at the end.
+    kept: Vec<Kept>,
+    /// What the core has not heard yet.
+    events: VecDeque<Event>,
+    last_handle: u64,
+    /// Messages that have come whole.
+    arrived: u64,
+    /// The time, as it was last told.
+    now: Instant,
+}
+
+/// How far a connection has come.
+enum Session {
+    /// No request has come.
+    New,
+    /// The core looks at the credentials of the first one.
+    Asked(Fingerprint),
+    /// Requests with those credentials are carried out.
+    Open(Fingerprint),
+    /// No further request is carried out.
+    Over,
+}
+
+impl Session {
+    /// Whether no credentials came with the first request.
+    fn is_anonymous(&self) -> bool {
+        matches!(self, Self::Asked(print) | Self::Open(print) if *print == Fingerprint::default())
+    }
+}
+
+/// What the core refuses, to a client that may be unknown: that it has not said who it is may be all that is missing.
+fn as_seen(why: &Failure, is_unknown: bool) -> Refused {
+    let refused = Refused::of(why);
+    if refused.status == 403 && is_unknown { refused.with_status(401) } else { refused }
+}
+
+/// The front end of a new connection. `certificate` says that the client has shown a verified one, and `tls` that the
+/// connection is protected by TLS; one that is not comes from this machine.
+pub(crate) fn front(local: &Local, certificate: bool, tls: bool) -> Box<Front> {
+    Box::new(Http::new(local.manager.name.to_string(), Random::system(), certificate, tls, local.now))
+}
+
+impl Http {
+    fn new(manager: String, mut random: Random, certificate: bool, tls: bool, now: Instant) -> Self {
+        // How long a body may be is the queue's to say, and it comes only after its link was opened.
+        let limits = Limits { pipelined_max: 1, body_bytes_max: u64::MAX, ..Limits::default() };
+        let mut server = Server::new(limits, now);
+        if tls {
+            server.set_always(HeaderLines::new(&[("strict-transport-security", STRICT_TRANSPORT_SECURITY)]));
+        }
+        Self {
+            server,
+            manager,
+            certificate,
+            key: random.bytes(),
+            random,
+            session: Session::New,
+            exchange: None,
+            next: None,
+            kept: Vec::new(),
+            events: VecDeque::new(),
+            last_handle: 0,
+            arrived: 0,
+            now,
+        }
+    }
+
+    fn handle(&mut self) -> u64 {
+        self.last_handle += 1;
+        self.last_handle
+    }
+
+    /// Takes what the client did.
+    fn pump(&mut self) {
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                // The answer before it is not written yet.
+                ServerEvent::Request { id, head } if self.exchange.is_some() => self.next = Some((id, head)),
+                ServerEvent::Request { id, head } => self.begin(id, head),
+                ServerEvent::Body { bytes, id } if self.is_current(id) => self.body(bytes),
+                ServerEvent::End { id } if self.is_current(id) => self.whole(),
+                ServerEvent::Aborted { id } if self.is_current(id) => self.end_exchange(false),
+                ServerEvent::Aborted { .. } => self.next = None,
+                ServerEvent::Written { id } if self.is_current(id) => self.end_exchange(true),
+                // The next one says by its length that nothing comes behind its head.
+                ServerEvent::Body { .. } | ServerEvent::End { .. } | ServerEvent::Written { .. } => {}
+                ServerEvent::Closed => self.events.push_back(Event::Closed(None)),
+            }
+        }
+    }
+
+    fn is_current(&self, request: RequestId) -> bool {
+        self.exchange.as_ref().is_some_and(|exchange| exchange.request == request)
+    }
+
+    /// A request has come. The first one signs in.
+    fn begin(&mut self, request: RequestId, head: Box<Head>) {
+        self.exchange = Some(Exchange { request, stage: Stage::Answered(None) });
+        let print = match credentials::fingerprint(&head, &self.key) {
+            Ok(print) => print,
+            Err(refused) => return self.refuse_all(refused),
+        };
+        match &self.session {
+            Session::New => match credentials::proof(&head, self.certificate) {
+                Ok(proof) => {
+                    self.session = Session::Asked(print);
+                    self.set_stage(Stage::SigningIn(head));
+                    self.events.push_back(Event::SignIn(proof));
+                }
+                Err(refused) => self.refuse_all(refused),
+            },
+            Session::Open(known) if *known == print => self.carry_out(&head),
+            Session::Open(_) => {
+                let why = "this connection has signed in with other credentials: use a connection for each user";
+                self.refuse_all(Refused::new(403, "other-credentials", why));
+            }
+            Session::Asked(_) | Session::Over => self.refuse_all(Refused::new(503, "closing", "the connection closes")),
+        }
+    }
+
+    /// Does what a request asks for, as far as that is possible before the core answers.
+    fn carry_out(&mut self, head: &Head) {
+        let begun = routes::asked(head).and_then(|Asked { version, manager, act }| {
+            if manager != self.manager {
+                let why = format!("this is the queue manager {}", self.manager);
+                return Err(Refused::new(404, "queue-manager", why));
+            }
+            match act {
+                Act::Put(queue) => self.put(head, version, Object::Queue(queue)),
+                Act::Publish(topic) => self.put(head, version, Object::Topic(topic)),
+                Act::Get(wanted) => self.get(wanted, version, true),
+                Act::Browse(wanted) => self.get(wanted, version, false),
+                Act::List(wanted, limit) => self.list(wanted, limit),
+            }
+        });
+        match begun {
+            Ok(stage) => self.set_stage(stage),
+            Err(refused) => self.refuse(refused),
+        }
+        self.deliver();
+    }
+
+    fn put(&mut self, head: &Head, version: Version, object: Object) -> Result<Stage, Refused> {
+        let labels = message::Labels::read(head, version, ids::of_bytes(self.random.bytes()))?;
+        let link = match self.kept.iter().position(|kept| kept.object == object) {
+            Some(place) => {
+                let kept = self.kept.remove(place);
+                kept.takes(&head.body, 0)?;
+                let link = kept.link;
+                self.kept.push(kept);
+                self.go_on();
+                link
+            }
+            None => {
+                let place = match &object {
+                    Object::Queue(name) => Place::Named { name: name.clone(), is_topic: false },
+                    Object::Topic(name) => Place::Named { name: name.clone(), is_topic: true },
+                };
+                self.attach(Wants::Put(Put { place, ..Put::default() }))
+            }
+        };
+        let give_up_at = self.now + PUT_WITHIN;
+        Ok(Stage::Putting(Box::new(Putting::new(link, object, labels, head.body, give_up_at))))
+    }
+
+    fn get(&mut self, wanted: Wanted, version: Version, takes: bool) -> Result<Stage, Refused> {
+        let (wait, link) = (wanted.wait, self.attach_to_get(wanted, !takes));
+        Ok(Stage::Getting(Getting { link, version, takes, until: self.now + wait, credit: 0 }))
+    }
+
+    fn list(&mut self, wanted: Wanted, limit: u32) -> Result<Stage, Refused> {
+        let link = self.attach_to_get(wanted, true);
+        Ok(Stage::Listing(Listing { link, credit: 0, limit, rows: Vec::new() }))
+    }
+
+    fn attach_to_get(&mut self, wanted: Wanted, browses: bool) -> LinkId {
+        let place = Place::Named { name: wanted.queue, is_topic: false };
+        self.attach(Wants::Get(Box::new(Get { place, browses, selector: wanted.selector, ..Get::default() })))
+    }
+
+    fn attach(&mut self, wants: Wants) -> LinkId {
+        let link = LinkId(self.handle());
+        self.events.push_back(Event::Attached(Box::new(Attach {
+            link,
+            session: SESSION,
+            name: format!("http-{}", link.0),
+            wants,
+            unreadable: None,
+            takes_rejected: true,
+            keep: None,
+            unsettled: None,
+            incomplete_unsettled: false,
+        })));
+        link
+    }
+
+    /// A piece of a body has come.
+    fn body(&mut self, bytes: Bytes) {
+        let Some(Stage::Putting(putting)) = self.exchange.as_mut().map(|exchange| &mut exchange.stage) else { return };
+        putting.body.push(bytes);
+        let link = putting.link;
+        let checked = match self.kept.iter().find(|kept| kept.link == link) {
+            Some(kept) => kept.takes(&bulla_http::BodyLen::Chunked, putting.body.len() as u64),
+            None => Ok(()),
+        };
+        if let Err(refused) = checked {
+            self.refuse(refused);
+        }
+    }
+
+    /// A request has come whole.
+    fn whole(&mut self) {
+        if let Some(Stage::Putting(putting)) = self.exchange.as_mut().map(|exchange| &mut exchange.stage) {
+            putting.is_whole = true;
+        }
+        self.deliver();
+    }
+
+    /// Hands the core a message that is whole, where its link has credit.
+    fn deliver(&mut self) {
+        let handle = self.last_handle + 1;
+        let Some(Stage::Putting(putting)) = self.exchange.as_mut().map(|exchange| &mut exchange.stage) else { return };
+        let link = putting.link;
+        let Some(kept) = self.kept.iter_mut().find(|kept| kept.link == link && kept.credit > 0) else { return };
+        if !putting.is_whole || putting.delivery.is_some() {
+            return;
+        }
+        kept.credit -= 1;
+        self.last_handle = handle;
+        self.arrived += 1;
+        let id = DeliveryId(handle);
+        putting.delivery = Some(id);
+        let payload = putting.labels.message(std::mem::take(&mut putting.body));
+        self.events.push_back(Event::Delivery(Delivery {
+            link,
+            id,
+            tag: None,
+            settled: false,
+            beyond_credit: false,
+            unit: None,
+            payload,
+        }));
+    }
+
+    /// Lets the body of the request come.
+    fn go_on(&mut self) {
+        if let Some(exchange) = &self.exchange {
+            self.server.go_on(exchange.request);
+        }
+    }
+
+    fn set_stage(&mut self, stage: Stage) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.stage = stage;
+        }
+    }
+
+    /// Answers the request.
+    fn respond(&mut self, response: Response, settles: Option<(LinkId, u64)>, closes: bool) {
+        let Some(exchange) = &mut self.exchange else { return };
+        let before = std::mem::replace(&mut exchange.stage, Stage::Answered(settles));
+        self.server.respond(exchange.request, response, closes);
+        if settles.is_none()
+            && let Some(link) = before.link_that_gets()
+        {
+            self.end_link(link);
+        }
+    }
+
+    fn refuse(&mut self, refused: Refused) {
+        self.respond(refused.response(), None, false);
+    }
+
+    /// Refuses the request, and all that may come behind it.
+    fn refuse_all(&mut self, refused: Refused) {
+        self.session = Session::Over;
+        if self.exchange.as_ref().is_some_and(|exchange| !matches!(exchange.stage, Stage::Answered(Some(_)))) {
+            self.respond(refused.response(), None, true);
+        }
+        self.server.close();
+    }
+
+    /// A link was refused, or ended: so is the request that needs it.
+    fn refuse_for(&mut self, link: LinkId, why: &Failure) {
+        self.kept.retain(|kept| kept.link != link);
+        let Some(exchange) = &mut self.exchange else { return };
+        match &mut exchange.stage {
+            Stage::Answered(settles) if settles.is_some_and(|(known, _)| known == link) => *settles = None,
+            stage if stage.link() == Some(link) => {
+                let refused = as_seen(why, !self.certificate && self.session.is_anonymous());
+                // The core has ended the link.
+                *stage = Stage::Answered(None);
+                self.refuse(refused);
+            }
+            _ => {}
+        }
+    }
+
+    fn end_link(&mut self, link: LinkId) {
+        self.events.push_back(Event::Detached { link, closed: true, why: None });
+    }
+
+    /// The request is over: its answer was given to the socket, or never will be.
+    fn end_exchange(&mut self, is_written: bool) {
+        let Some(Exchange { stage, .. }) = self.exchange.take() else { return };
+        if let Stage::Answered(Some((link, token))) = stage {
+            let outcome = if is_written { MessageOutcome::Accepted } else { MessageOutcome::Released };
+            self.events.push_back(Event::Outcome { link, token, outcome: Some(outcome), unit: None, settled: true });
+            self.end_link(link);
+        } else if let Some(link) = stage.link_that_gets() {
+            self.end_link(link);
+        }
+        if let Some((request, head)) = self.next.take() {
+            self.begin(request, head);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The head of a request.
+    pub(super) fn head(text: &str) -> Box<Head> {
+        let mut server = Server::new(Limits::default(), Instant::now());
+        server.receive(Instant::now(), text.as_bytes());
+        match server.poll_event() {
+            Some(ServerEvent::Request { head, .. }) => head,
+            other => panic!("{other:?}: {text}"),
+        }
+    }
+}

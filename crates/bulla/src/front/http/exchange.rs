@@ -1,0 +1,139 @@
+//! A request, from its head until its answer is written.
+
+use super::answers::Refused;
+use super::message::Labels;
+use super::routes::Version;
+use super::text::header;
+use crate::front::link::Granted;
+use crate::front::{DeliveryId, LinkId};
+use crate::reason::{self, Refusal};
+use bulla_amqp::Payload;
+use bulla_http::{BodyLen, Head, HeaderValue, RequestId};
+use std::time::Instant;
+
+/// A request that is being carried out.
+pub(super) struct Exchange {
+    pub(super) request: RequestId,
+    pub(super) stage: Stage,
+}
+
+/// How far it has come.
+pub(super) enum Stage {
+    /// It is the first one, and the core looks at its credentials.
+    SigningIn(Box<Head>),
+    /// A message is put or published.
+    Putting(Box<Putting>),
+    /// A message is got or shown.
+    Getting(Getting),
+    /// Messages are listed.
+    Listing(Listing),
+    /// It is answered. The message in the answer leaves its queue once the answer is written: its link and its token.
+    Answered(Option<(LinkId, u64)>),
+}
+
+/// A put.
+pub(super) struct Putting {
+    pub(super) link: LinkId,
+    pub(super) object: Object,
+    pub(super) labels: Labels,
+    /// How long the body is, as its head says.
+    pub(super) length: BodyLen,
+    /// What has come of it.
+    pub(super) body: Payload,
+    pub(super) is_whole: bool,
+    /// Under what the core has it.
+    pub(super) delivery: Option<DeliveryId>,
+    /// The id of the message that was put before under the same idempotency key.
+    pub(super) put_before: Option<String>,
+    /// When the client is told that its queue has no room.
+    pub(super) give_up_at: Instant,
+}
+
+/// A get.
+pub(super) struct Getting {
+    pub(super) link: LinkId,
+    pub(super) version: Version,
+    /// The message leaves its queue.
+    pub(super) takes: bool,
+    /// How long to wait.
+    pub(super) until: Instant,
+    pub(super) credit: u32,
+}
+
+/// A list.
+pub(super) struct Listing {
+    pub(super) link: LinkId,
+    pub(super) credit: u32,
+    pub(super) limit: u32,
+    pub(super) rows: Vec<serde_json::Value>,
+}
+
+/// Where messages are put.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Object {
+    /// A queue.
+    Queue(String),
+    /// A topic.
+    Topic(String),
+}
+
+/// A link that puts, kept for the next request.
+pub(super) struct Kept {
+    pub(super) link: LinkId,
+    pub(super) object: Object,
+    pub(super) credit: u32,
+    /// Bytes of the longest message that its queue takes.
+    bytes_max: u64,
+}
+
+impl Stage {
+    /// The link that it needs.
+    pub(super) fn link(&self) -> Option<LinkId> {
+        match self {
+            Self::Putting(putting) => Some(putting.link),
+            _ => self.link_that_gets(),
+        }
+    }
+
+    /// The link that is its own, and ends with it.
+    pub(super) fn link_that_gets(&self) -> Option<LinkId> {
+        match self {
+            Self::Getting(getting) => Some(getting.link),
+            Self::Listing(listing) => Some(listing.link),
+            Self::Putting(_) | Self::SigningIn(_) | Self::Answered(_) => None,
+        }
+    }
+}
+
+impl Putting {
+    pub(super) fn new(link: LinkId, object: Object, labels: Labels, length: BodyLen, give_up_at: Instant) -> Self {
+        let (body, delivery, put_before) = (Payload::new(), None, None);
+        let is_whole = matches!(length, BodyLen::None | BodyLen::Counted(0));
+        Self { link, object, labels, length, body, is_whole, delivery, put_before, give_up_at }
+    }
+
+    /// The id of the message that was put, now or before.
+    pub(super) fn message_id(&self) -> HeaderValue {
+        self.put_before.as_deref().map_or_else(|| self.labels.id(), header)
+    }
+}
+
+impl Kept {
+    pub(super) fn new(link: LinkId, object: Object, granted: &Granted) -> Self {
+        let of_queue = granted.queue_message_bytes_max.unwrap_or(u64::MAX);
+        Self { link, object, credit: 0, bytes_max: granted.message_bytes_max.unwrap_or(0).min(of_queue) }
+    }
+
+    /// Whether a body of that length can be put, of which so many bytes have come.
+    ///
+    /// # Errors
+    /// 413, and 2030.
+    pub(super) fn takes(&self, length: &BodyLen, come: u64) -> Result<(), Refused> {
+        let known = if let BodyLen::Counted(bytes) = length { *bytes } else { come };
+        if known <= self.bytes_max {
+            return Ok(());
+        }
+        let detail = format!("{known} bytes of body, and the longest message has {}", self.bytes_max);
+        Err(Refused::of_refusal(&Refusal::new(reason::MSG_TOO_BIG_FOR_Q, detail)))
+    }
+}
