@@ -1,26 +1,22 @@
 //! AUTHREC: who may do what with which objects.
 //!
-//! A record is known by the profile, the type of object and the user or group; so it is no object that a name alone
-//! finds, and AUTHADD and AUTHRMV change it instead of saying what it is.
+//! A record is known by the profile, the type of object and the user or group. SET differs from DEFINE: AUTHADD and
+//! AUTHRMV say what changes, not what is, and one command sets or deletes the records of several users and groups.
 
 use super::noun::verb;
-use super::{Kept, Said, joined};
+use super::{Field, Keyed, KeyedNoun, Said, attributes, joined};
 use crate::difference::Parts;
 use crate::kept::ObjectName;
-use crate::objects::{ON_ONE_LINE, command};
-use crate::parse::{Statement, Value};
+use crate::objects::ON_ONE_LINE;
+use crate::parse::Statement;
 use crate::reply::{Cell, Failure, FailureKind, Row};
-use crate::rows::{fits, wanted};
 use crate::run::{invalid, too_many, unknown};
-use crate::table::{
-    Act, Attribute, Command, DISPLAY_OPTIONS, Defining, Doing, Key, Kind, NameUse, attribute, shown, words,
-};
+use crate::table::{Act, Attribute, Command, DISPLAY_OPTIONS, Defining, Doing, Key, Kind, NameUse, attribute, words};
 use bulla_catalog::authority::{
     Entity, Group, NOT_OFFERED, ObjectType, Profile, RECORDS_MAX, RecordKey, Rights, SIGNED_IN, WORDS,
 };
 use bulla_catalog::{Change, Definitions};
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
 
 const WORD: &str = "AUTHREC";
 const OBJECT: &str = "authority record";
@@ -30,47 +26,105 @@ const UNKNOWN_ENTITY: u32 = 2292;
 /// MQ's reason code for a record that is not there.
 const NONE_FOUND: u32 = 3200;
 
-static PROFILE: Attribute = attribute(
-    Key::AuthorityProfile,
-    "PROFILE",
-    Kind::Profile,
-    "",
-    "The object's name as it is opened, or a pattern: ? for one character, * for any within a qualifier, ** for any \
+const PROFILE: &str = "PROFILE";
+const OBJTYPE: &str = "OBJTYPE";
+const PRINCIPAL: &str = "PRINCIPAL";
+const GROUP: &str = "GROUP";
+const AUTHADD: &str = "AUTHADD";
+const AUTHRMV: &str = "AUTHRMV";
+
+/// A record as the language has it. A command may name several users and groups; a record that is defined has one.
+#[derive(Default)]
+pub(crate) struct Record {
+    profile: Option<Profile>,
+    object: Option<ObjectType>,
+    principals: Vec<String>,
+    groups: Vec<String>,
+    /// AUTHADD's words; of a record that is defined, its rights.
+    added: Vec<String>,
+    /// AUTHRMV's words.
+    removed: Vec<String>,
+}
+
+/// What a record is known by.
+static KNOWN_BY: &[Field<Record>] = &[
+    Field::new(
+        PROFILE,
+        Kind::Profile,
+        "",
+        "The object's name as it is opened, or a pattern: ? for one character, * for any within a qualifier, ** for any \
      qualifiers. OBJTYPE(QMGR) takes none.",
-);
-static OBJTYPE: Attribute = attribute(
-    Key::AuthorityObject,
-    "OBJTYPE",
-    words(&["QUEUE", "QMGR", "CHANNEL", "TOPIC"]),
-    "",
-    "What the rights are on. QUEUE: every name that can be opened, aliases, remote and model queues included. TOPIC: \
+        |of| Cell::word(of.profile.as_ref().map(Profile::as_str).unwrap_or_default()),
+        |of, value| of.profile = Profile::parse(&value.text()),
+    ),
+    Field::new(
+        OBJTYPE,
+        words(&["QUEUE", "QMGR", "CHANNEL", "TOPIC"]),
+        "",
+        "What the rights are on. QUEUE: every name that can be opened, aliases, remote and model queues included. TOPIC: \
      the names of topic objects, not topic strings. Needed.",
-);
-static PRINCIPAL: Attribute = attribute(
-    Key::Principal,
-    "PRINCIPAL",
-    Kind::Users { special: true, blank: false },
-    "",
-    "Users, by the names they sign in with. '*' stands for every signed-in user, '*ANONYMOUS' for all clients that \
+        |of| Cell::word(of.object.map(ObjectType::word).unwrap_or_default()),
+        |of, value| of.object = ObjectType::of(value.word()),
+    ),
+    Field::new(
+        PRINCIPAL,
+        Kind::Users { special: true, blank: false },
+        "",
+        "Users, by the names they sign in with. '*' stands for every signed-in user, '*ANONYMOUS' for all clients that \
      have not signed in.",
-);
-static GROUP: Attribute = attribute(Key::Group, "GROUP", Kind::Names, "", "Groups that are defined.");
-static AUTHADD: Attribute = attribute(
-    Key::AuthorityAdd,
-    "AUTHADD",
-    Kind::Words { choices: WORDS, refused: NOT_OFFERED },
-    "",
-    "Rights to give. CONNECT and ALTUSR are on the queue manager; INQ, PUT, GET, BROWSE, SETID, DSP and DLT on queues; \
+        |of| Cell::List(of.principals.clone()),
+        |of, value| of.principals = value.list().to_vec(),
+    ),
+    Field::new(
+        GROUP,
+        Kind::Names,
+        "",
+        "Groups that are defined.",
+        |of| Cell::List(of.groups.clone()),
+        |of, value| of.groups = value.list().to_vec(),
+    ),
+];
+
+/// What SET says beside that.
+static SAYS: &[Field<Record>] = &[
+    Field::new(
+        AUTHADD,
+        Kind::Words { choices: WORDS, refused: NOT_OFFERED },
+        "",
+        "Rights to give. CONNECT and ALTUSR are on the queue manager; INQ, PUT, GET, BROWSE, SETID, DSP and DLT on queues; \
      CTRL on channels; PUB and SUB on topics. ALL, ALLMQI, ALLADM: all that the object has, those to use it, those to \
      administer it. NONE: a record that gives nothing, for names that a more general one would allow.",
-);
-static AUTHRMV: Attribute = attribute(
-    Key::AuthorityRemove,
-    "AUTHRMV",
-    Kind::Words { choices: WORDS, refused: NOT_OFFERED },
-    "",
-    "Rights to take away. The record stays, also one without any right: DELETE AUTHREC deletes it.",
-);
+        |of| Cell::List(of.added.clone()),
+        |of, value| of.added = value.list().to_vec(),
+    ),
+    Field::new(
+        AUTHRMV,
+        Kind::Words { choices: WORDS, refused: NOT_OFFERED },
+        "",
+        "Rights to take away. The record stays, also one without any right: DELETE AUTHREC deletes it.",
+        |of| Cell::List(of.removed.clone()),
+        |of, value| of.removed = value.list().to_vec(),
+    ),
+];
+
+/// What DISPLAY shows beside profile and type.
+static SHOWN: &[Field<Record>] = &[
+    Field::shown("ENTITY", "Whose rights: the name of a user or group.", |of| {
+        Cell::word(of.entities().next().as_ref().map(Entity::name).unwrap_or_default())
+    }),
+    Field::shown("ENTTYPE", "PRINCIPAL or GROUP.", |of| {
+        Cell::word(of.entities().next().as_ref().map(Entity::word).unwrap_or_default())
+    }),
+    Field::new(
+        "AUTHLIST",
+        Kind::Words { choices: WORDS, refused: &[] },
+        "",
+        "The rights; NONE for a record without any.",
+        |of| Cell::List(of.added.clone()),
+        |_, _| {},
+    ),
+];
+
 static MATCH: Attribute = attribute(
     Key::Match,
     "MATCH",
@@ -79,24 +133,12 @@ static MATCH: Attribute = attribute(
     "Which records. PROFILE: a name in full shows every profile that fits it. EXACT: that very profile. MEMBER: as \
      PROFILE, and of a user those of its groups and of every signed-in user too.",
 );
-static ENTITY: Attribute = shown(Key::Entity, "ENTITY", "Whose rights: the name of a user or group.");
-static ENTTYPE: Attribute = shown(Key::EntityType, "ENTTYPE", "PRINCIPAL or GROUP.");
-static AUTHLIST: Attribute = attribute(
-    Key::AuthorityList,
-    "AUTHLIST",
-    Kind::Words { choices: WORDS, refused: &[] },
-    "",
-    "The rights; NONE for a record without any.",
-);
-
-/// SET AUTHREC.
-static RECORD: [&Attribute; 6] = [&PROFILE, &OBJTYPE, &PRINCIPAL, &GROUP, &AUTHADD, &AUTHRMV];
 /// DELETE AUTHREC: which record.
-static RECORD_KEY: [&Attribute; 4] = [&PROFILE, &OBJTYPE, &PRINCIPAL, &GROUP];
+static OF_KEY: &[&Attribute] = attributes!(KNOWN_BY);
+/// SET AUTHREC.
+static RECORD: &[&Attribute] = joined![OF_KEY, attributes!(SAYS)];
 /// DISPLAY AUTHREC: what steers it.
-static RECORD_OPTIONS: &[&Attribute] = joined![&RECORD_KEY, &[&MATCH], DISPLAY_OPTIONS];
-/// DISPLAY AUTHREC: what it shows beside profile and type.
-static RECORD_SHOWN: [&Attribute; 3] = [&ENTITY, &ENTTYPE, &AUTHLIST];
+static OPTIONS: &[&Attribute] = joined![OF_KEY, &[&MATCH], DISPLAY_OPTIONS];
 
 pub(crate) static COMMANDS: [Command; 3] = [
     verb(
@@ -104,7 +146,7 @@ pub(crate) static COMMANDS: [Command; 3] = [
         Act::Defines(Defining::SetAuthority),
         NameUse::None,
         &[],
-        &RECORD,
+        RECORD,
         Said {
             summary: "Give users and groups rights on objects, or take rights away from them. Without a record that \
              matches, nothing is allowed. Of the profiles of one user or group that match a name, the most specific \
@@ -120,7 +162,7 @@ pub(crate) static COMMANDS: [Command; 3] = [
         ("DELETE", WORD, OBJECT),
         Act::Defines(Defining::DeleteAuthority),
         NameUse::None,
-        &RECORD_KEY,
+        OF_KEY,
         &[],
         Said {
             summary: "Delete an authority record: from then on a more general profile counts, where one fits.",
@@ -131,8 +173,8 @@ pub(crate) static COMMANDS: [Command; 3] = [
         ("DISPLAY", WORD, OBJECT),
         Act::Does(Doing::DisplayAuthority),
         NameUse::None,
-        RECORD_OPTIONS,
-        &RECORD_SHOWN,
+        OPTIONS,
+        attributes!(SHOWN),
         Said {
             summary: "Show authority records: all, or those of a profile, a type of object, a user or a group.",
             examples: &[
@@ -144,66 +186,88 @@ pub(crate) static COMMANDS: [Command; 3] = [
     ),
 ];
 
-/// The attribute that says what is allowed; the others say who, and what for.
-const RIGHTS: &str = "AUTHADD";
-
 /// AUTHREC.
-pub(crate) struct AuthorityNoun;
+pub(crate) static AUTHORITY_RECORD: KeyedNoun<Record> =
+    KeyedNoun { word: WORD, place: 13, between: ON_ONE_LINE, known_by: KNOWN_BY, says: SAYS, shown: SHOWN };
 
-pub(crate) static AUTHORITY_RECORD: AuthorityNoun = AuthorityNoun;
-
-impl Kept for AuthorityNoun {
-    fn word(&self) -> &'static str {
-        WORD
-    }
-
-    fn place(&self) -> usize {
-        13
-    }
-
-    fn objects<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = ObjectName> + 'a> {
+impl Keyed for Record {
+    fn all(definitions: &Definitions) -> Box<dyn Iterator<Item = ObjectName> + '_> {
         Box::new(definitions.authorities.records.iter().map(|(key, _)| ObjectName::Authority(key)))
     }
 
-    fn write(&self, f: &mut dyn Write, definitions: &Definitions, object: &ObjectName) -> Option<fmt::Result> {
-        let ObjectName::Authority(record) = object else { return None };
-        let rights = definitions.authorities.records.get(record)?;
-        Some(command(f, ON_ONE_LINE, "SET", WORD, None, |key| record_cell(record, rights, key)))
+    fn find(object: &ObjectName, definitions: &Definitions) -> Option<Self> {
+        let ObjectName::Authority(key) = object else { return None };
+        Some(Record::new(key.clone(), definitions.authorities.records.get(key)?))
     }
 
-    fn stays(&self, _definitions: &Definitions, _object: &ObjectName) -> bool {
-        false
+    fn name(&self) -> Option<&str> {
+        None
     }
 
-    fn removal(&self, object: &Parts) -> String {
-        object.with_those("DELETE", |word| word != RIGHTS)
+    fn has(&self, key: Key) -> bool {
+        key != Key::Own(PROFILE) || self.object != Some(ObjectType::QueueManager)
+    }
+
+    /// ENTITY and ENTTYPE stand for PRINCIPAL and GROUP.
+    fn is_always_shown(&self, key: Key) -> bool {
+        [Key::Own(PROFILE), Key::Own(OBJTYPE)].contains(&key)
+    }
+
+    fn removal(object: &Parts, is_known_by: impl Fn(&str) -> bool) -> String {
+        object.with_those("DELETE", is_known_by)
     }
 
     /// SET AUTHREC with what comes and what goes.
-    fn change(&self, before: &Parts, after: &Parts) -> String {
+    fn change(before: &Parts, after: &Parts, is_known_by: impl Fn(&str) -> bool) -> String {
         let (now, then) = (rights_of(after), rights_of(before));
         let listed = |word: &str, rights: Vec<&str>| match rights.is_empty() {
             true => String::new(),
             false => format!(" {word}({})", rights.join(", ")),
         };
-        let added = listed("AUTHADD", now.iter().copied().filter(|right| !then.contains(right)).collect());
-        let removed = listed("AUTHRMV", then.iter().copied().filter(|right| !now.contains(right)).collect());
-        format!("{}{added}{removed}", after.with_those("SET", |word| word != RIGHTS))
+        let added = listed(AUTHADD, now.iter().copied().filter(|right| !then.contains(right)).collect());
+        let removed = listed(AUTHRMV, then.iter().copied().filter(|right| !now.contains(right)).collect());
+        format!("{}{added}{removed}", after.with_those("SET", is_known_by))
+    }
+}
+
+impl Record {
+    fn new(RecordKey { object, profile, entity }: RecordKey, rights: Rights) -> Self {
+        let (principals, groups) = match entity {
+            Entity::Principal(name) => (vec![name], Vec::new()),
+            Entity::Group(name) => (Vec::new(), vec![name]),
+        };
+        let added = rights.words().into_iter().map(str::to_owned).collect();
+        Self { profile: Some(profile), object: Some(object), principals, groups, added, removed: Vec::new() }
+    }
+
+    /// What a command says.
+    fn given(statement: &Statement) -> Self {
+        let mut given = Self::default();
+        AUTHORITY_RECORD.take_over(&mut given, statement);
+        given
+    }
+
+    fn entities(&self) -> impl Iterator<Item = Entity> {
+        let principals = self.principals.iter().map(|name| Entity::principal(name));
+        principals.chain(self.groups.iter().cloned().map(Entity::Group))
     }
 }
 
 /// The words in the parentheses of AUTHADD; NONE is none of them.
 fn rights_of(record: &Parts) -> Vec<&str> {
     let mut attributes = record.attributes.iter();
-    let list = attributes.find_map(|text| text.strip_prefix(RIGHTS)?.strip_prefix('(')?.strip_suffix(')'));
+    let list = attributes.find_map(|text| text.strip_prefix(AUTHADD)?.strip_prefix('(')?.strip_suffix(')'));
     list.unwrap_or_default().split(',').map(str::trim).filter(|word| !matches!(*word, "" | "NONE")).collect()
 }
 
+/// What SET AUTHREC comes to.
+///
+/// # Errors
+/// It contradicts what is defined, or itself.
 pub(crate) fn set(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let keys = keys(statement, definitions)?;
-    let object = object(statement)?;
-    let (add, remove) =
-        (rights(statement, Key::AuthorityAdd, object)?, rights(statement, Key::AuthorityRemove, object)?);
+    let given = Record::given(statement);
+    let (object, keys) = keys(statement, &given, definitions)?;
+    let (add, remove) = (rights(&given.added, object)?, rights(&given.removed, object)?);
     if add.is_none() && remove.is_none() {
         return Err(invalid("SET AUTHREC needs AUTHADD or AUTHRMV", None));
     }
@@ -226,8 +290,12 @@ pub(crate) fn set(statement: &Statement, definitions: &Definitions) -> Result<Ch
     Ok(Change::SetAuthority(set))
 }
 
+/// What DELETE AUTHREC comes to.
+///
+/// # Errors
+/// There is no such record.
 pub(crate) fn delete(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let keys = keys(statement, definitions)?;
+    let (_, keys) = keys(statement, &Record::given(statement), definitions)?;
     match keys.iter().find(|key| definitions.authorities.records.get(key).is_none()) {
         None => Ok(Change::DeleteAuthority(keys)),
         Some(missing) => Err(Failure {
@@ -239,10 +307,14 @@ pub(crate) fn delete(statement: &Statement, definitions: &Definitions) -> Result
     }
 }
 
-/// The records that a command is about: one for each user and group.
-fn keys(statement: &Statement, definitions: &Definitions) -> Result<Vec<RecordKey>, Failure> {
-    let object = object(statement)?;
-    let profile = match (object, profile(statement)) {
+/// The records that a command is about: one for each user and group; and the type of object.
+fn keys(
+    statement: &Statement,
+    given: &Record,
+    definitions: &Definitions,
+) -> Result<(ObjectType, Vec<RecordKey>), Failure> {
+    let object = given.object.ok_or_else(|| invalid(format_args!("{} needs OBJTYPE", statement.command), None))?;
+    let profile = match (object, given.profile.clone()) {
         (ObjectType::QueueManager, None) => Profile::of_queue_manager(),
         (ObjectType::QueueManager, Some(_)) => {
             return Err(invalid("OBJTYPE(QMGR) takes no PROFILE: there is one queue manager", None));
@@ -253,44 +325,21 @@ fn keys(statement: &Statement, definitions: &Definitions) -> Result<Vec<RecordKe
             return Err(invalid(format_args!("OBJTYPE({object}) needs PROFILE"), Some(hint)));
         }
     };
-    let entities = entities(statement);
-    if entities.is_empty() {
+    if given.entities().next().is_none() {
         return Err(invalid(format_args!("{} needs PRINCIPAL or GROUP", statement.command), None));
     }
-    for entity in &entities {
-        if let Entity::Group(name) = entity {
-            group(name, definitions)?;
-        }
+    for name in &given.groups {
+        group(name, definitions)?;
     }
-    Ok(entities.into_iter().map(|entity| RecordKey { object, profile: profile.clone(), entity }).collect())
+    let keys = given.entities().map(|entity| RecordKey { object, profile: profile.clone(), entity });
+    Ok((object, keys.collect()))
 }
 
-fn object(statement: &Statement) -> Result<ObjectType, Failure> {
-    match statement.value(Key::AuthorityObject) {
-        Some(Value::Word(word)) => ObjectType::of(word).ok_or_else(|| invalid("no such OBJTYPE", None)),
-        _ => Err(invalid(format_args!("{} needs OBJTYPE", statement.command), None)),
+/// The rights that words of AUTHADD or AUTHRMV name; none where it is not given.
+fn rights(words: &[String], object: ObjectType) -> Result<Option<Rights>, Failure> {
+    if words.is_empty() {
+        return Ok(None);
     }
-}
-
-fn profile(statement: &Statement) -> Option<Profile> {
-    match statement.value(Key::AuthorityProfile) {
-        Some(Value::Text(text)) => Profile::parse(text),
-        _ => None,
-    }
-}
-
-fn entities(statement: &Statement) -> Vec<Entity> {
-    let names = |key| match statement.value(key) {
-        Some(Value::List(names)) => names.as_slice(),
-        _ => &[],
-    };
-    let principals = names(Key::Principal).iter().map(|name| Entity::principal(name));
-    principals.chain(names(Key::Group).iter().cloned().map(Entity::Group)).collect()
-}
-
-/// The rights that AUTHADD or AUTHRMV names; none where it is not given.
-fn rights(statement: &Statement, key: Key, object: ObjectType) -> Result<Option<Rights>, Failure> {
-    let Some(Value::List(words)) = statement.value(key) else { return Ok(None) };
     words
         .iter()
         .try_fold(Rights::NONE, |all, word| {
@@ -343,23 +392,6 @@ pub(crate) fn forewarnings(change: &Change) -> Vec<String> {
     }
 }
 
-/// A record's attributes as SET AUTHREC takes them.
-pub(crate) fn record_cell(record: &RecordKey, rights: Rights, key: Key) -> Option<Cell> {
-    let RecordKey { object, profile, entity } = record;
-    Some(match (key, entity) {
-        (Key::AuthorityProfile, _) if *object == ObjectType::QueueManager => return None,
-        (Key::AuthorityProfile, _) => Cell::word(profile.as_str()),
-        (Key::AuthorityObject, _) => Cell::word(object.word()),
-        (Key::Principal, Entity::Principal(name)) | (Key::Group, Entity::Group(name)) => Cell::List(vec![name.clone()]),
-        (Key::AuthorityAdd | Key::AuthorityList, _) => {
-            Cell::List(rights.words().into_iter().map(str::to_owned).collect())
-        }
-        (Key::Entity, entity) => Cell::word(entity.name()),
-        (Key::EntityType, entity) => Cell::word(entity.word()),
-        _ => return None,
-    })
-}
-
 /// DISPLAY AUTHREC.
 ///
 /// # Errors
@@ -367,7 +399,8 @@ pub(crate) fn record_cell(record: &RecordKey, rights: Rights, key: Key) -> Optio
 pub(crate) fn display(statement: &Statement, definitions: &Definitions) -> Result<Vec<Row>, Failure> {
     let authorities = &definitions.authorities;
     let is_member = statement.says(Key::Match, "MEMBER");
-    let mut entities = entities(statement);
+    let given = Record::given(statement);
+    let mut entities: Vec<Entity> = given.entities().collect();
     if is_member {
         let of: Vec<Entity> = entities
             .iter()
@@ -383,8 +416,7 @@ pub(crate) fn display(statement: &Statement, definitions: &Definitions) -> Resul
         entities.extend(of);
         entities.extend(users.then(|| Entity::principal(SIGNED_IN)));
     }
-    let object = object(statement).ok();
-    let profile = profile(statement);
+    let Record { object, profile, .. } = given;
     let exact = statement.says(Key::Match, "EXACT");
     let is_wanted = |key: &RecordKey| {
         object.is_none_or(|object| key.object == object)
@@ -395,24 +427,7 @@ pub(crate) fn display(statement: &Statement, definitions: &Definitions) -> Resul
             })
     };
     let found: BTreeMap<RecordKey, Rights> = authorities.records.iter().filter(|(key, _)| is_wanted(key)).collect();
-    let mut rows = Vec::new();
-    for (key, rights) in &found {
-        if let Some(filter) = &statement.filter
-            && !fits(filter, record_cell(key, *rights, filter.attribute.key))?
-        {
-            continue;
-        }
-        let mut row = Row::default();
-        row.push("PROFILE", Cell::word(key.profile.as_str()));
-        row.push("OBJTYPE", Cell::word(key.object.word()));
-        for attribute in wanted(statement, false) {
-            if let Some(cell) = record_cell(key, *rights, attribute.key) {
-                row.push(attribute.keyword, cell);
-            }
-        }
-        rows.push(row);
-    }
-    Ok(rows)
+    AUTHORITY_RECORD.rows(statement, found.into_iter().map(|(key, rights)| Record::new(key, rights)))
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
 //! CHLAUTH: which addresses, users and certificates may use a channel, and as whom.
 //!
-//! A rule is known by its channel, its TYPE and what it compares; so it is no object that a name alone finds.
+//! A rule is known by its channel, its TYPE and what it compares. SET differs from DEFINE: its ACTION also adds entries
+//! to a list and takes them out. DISPLAY differs too: MATCH compares channels' patterns, and RUNCHECK asks the rules.
 
 use super::noun::verb;
-use super::{Field, Kept, Said, attributes, joined};
+use super::{Field, Keyed, KeyedNoun, Said, attributes, joined};
 use crate::difference::Parts;
 use crate::kept::ObjectName;
-use crate::objects::{WRAPPED, command};
+use crate::objects::WRAPPED;
 use crate::parse::{Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind, Row};
-use crate::rows::{fits, wanted};
 use crate::run::{invalid, too_many};
 use crate::table::{
     Act, Attribute, Command, DESCR, DISPLAY_OPTIONS, DN_CHARS_MAX, Defining, Doing, Key, Kind, NameUse, attribute,
@@ -23,7 +23,6 @@ use bulla_catalog::peer_name::PeerPattern;
 use bulla_catalog::{Change, Definitions};
 use bulla_seal::dn::Dn;
 use std::collections::BTreeSet;
-use std::fmt::{self, Write};
 use std::net::IpAddr;
 
 const WORD: &str = "CHLAUTH";
@@ -40,6 +39,13 @@ const USERSRC: &str = "USERSRC";
 const MCAUSER: &str = "MCAUSER";
 const CHCKCLNT: &str = "CHCKCLNT";
 
+/// USERSRC: the user is MCAUSER.
+const MAP: &str = "MAP";
+/// USERSRC: the user is the partner's own.
+const CHANNEL: &str = "CHANNEL";
+/// USERSRC: the partner is refused.
+const NOACCESS: &str = "NOACCESS";
+
 /// MQ's reason code for a rule that is there already.
 const ALREADY_EXISTS: u32 = 3337;
 /// MQ's reason code for a rule that is not there.
@@ -47,10 +53,23 @@ const NOT_FOUND: u32 = 3338;
 /// Most entries of a list, so that one command can write it.
 const LIST_MAX: usize = 10_000;
 
-/// A rule with what it is known by.
-struct Known {
+/// A rule with what it is known by, as the language has it.
+pub(crate) struct Known {
     key: RuleKey,
     rule: Rule,
+    /// USERSRC and MCAUSER as they are given: `rule.source` comes of both.
+    source: (&'static str, String),
+}
+
+impl Known {
+    fn new(key: RuleKey, rule: Rule) -> Self {
+        let source = match &rule.source {
+            UserSource::Channel => (CHANNEL, String::new()),
+            UserSource::Map(user) => (MAP, user.clone()),
+            UserSource::NoAccess => (NOACCESS, String::new()),
+        };
+        Self { key, rule, source }
+    }
 }
 
 /// What a rule is known by beside its channel.
@@ -119,32 +138,22 @@ static SAYS: &[Field<Known>] = &[
         |of| list(&of.rule.users),
         |of, value| of.rule.users.extend(value.list().iter().cloned()),
     ),
-    // Taken over together with MCAUSER: `source`.
     Field::new(
         USERSRC,
-        words(&["MAP", "CHANNEL", "NOACCESS"]),
-        "MAP",
+        words(&[MAP, CHANNEL, NOACCESS]),
+        MAP,
         "The user that the partner becomes. MAP: MCAUSER. CHANNEL: its own user, and for a channel's messages the \
          channel's own MCAUSER. NOACCESS: none, it is refused.",
-        |of| {
-            Cell::word(match of.rule.source {
-                UserSource::Channel => "CHANNEL",
-                UserSource::Map(_) => "MAP",
-                UserSource::NoAccess => "NOACCESS",
-            })
-        },
-        |_, _| {},
+        |of| Cell::word(of.source.0),
+        |of, value| of.source.0 = value.word(),
     ),
     Field::new(
         MCAUSER,
         Kind::Text { chars_max: USER_NAME_BYTES_MAX },
         "",
         "The user of USERSRC(MAP).",
-        |of| match &of.rule.source {
-            UserSource::Map(user) => Cell::word(user),
-            _ => Cell::word(""),
-        },
-        |_, _| {},
+        |of| Cell::word(&of.source.1),
+        |of, value| of.source.1 = value.text(),
     ),
     Field::new(
         CHCKCLNT,
@@ -231,87 +240,74 @@ pub(crate) static COMMANDS: [Command; 2] = [
 ];
 
 /// CHLAUTH.
-pub(crate) struct ChannelRuleNoun;
+pub(crate) static CHANNEL_RULE: KeyedNoun<Known> =
+    KeyedNoun { word: WORD, place: 14, between: WRAPPED, known_by: KNOWN_BY, says: SAYS, shown: &[] };
 
-pub(crate) static CHANNEL_RULE: ChannelRuleNoun = ChannelRuleNoun;
-
-impl Kept for ChannelRuleNoun {
-    fn word(&self) -> &'static str {
-        WORD
-    }
-
-    fn place(&self) -> usize {
-        14
-    }
-
-    fn objects<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = ObjectName> + 'a> {
+impl Keyed for Known {
+    fn all(definitions: &Definitions) -> Box<dyn Iterator<Item = ObjectName> + '_> {
         Box::new(definitions.channel_rules.iter().map(|(key, _)| ObjectName::Rule(key.clone())))
     }
 
-    fn write(&self, f: &mut dyn Write, definitions: &Definitions, object: &ObjectName) -> Option<fmt::Result> {
-        let ObjectName::Rule(of) = object else { return None };
-        let rule = definitions.channel_rules.get(of)?;
-        let known = Known { key: of.clone(), rule: rule.clone() };
-        Some(command(f, WRAPPED, "SET", WORD, Some(&of.profile), |key| known.cell(key)))
+    fn find(object: &ObjectName, definitions: &Definitions) -> Option<Self> {
+        let ObjectName::Rule(key) = object else { return None };
+        Some(Known::new(key.clone(), definitions.channel_rules.get(key)?.clone()))
     }
 
-    fn stays(&self, _definitions: &Definitions, _object: &ObjectName) -> bool {
-        false
+    fn name(&self) -> Option<&str> {
+        Some(&self.key.profile)
     }
 
-    fn removal(&self, object: &Parts) -> String {
+    fn has(&self, key: Key) -> bool {
+        let Key::Own(word) = key else { return true };
+        let RuleKey { kind, address, user, peer, issuer, .. } = &self.key;
+        goes_with(*kind, word)
+            && match word {
+                ADDRESS => !address.is_empty(),
+                CLNTUSER => !user.is_empty(),
+                SSLPEER => !peer.is_empty(),
+                SSLCERTI => !issuer.is_empty(),
+                MCAUSER => self.source.0 == MAP,
+                CHCKCLNT => self.source.0 != NOACCESS,
+                _ => true,
+            }
+    }
+
+    fn removal(object: &Parts, is_known_by: impl Fn(&str) -> bool) -> String {
         let is_list = object.attributes.iter().any(|text| text.starts_with("TYPE(BLOCK"));
         let action = if is_list { "REMOVEALL" } else { "REMOVE" };
         format!("{} ACTION({action})", object.with_those("SET", is_known_by))
     }
 
-    fn change(&self, _before: &Parts, after: &Parts) -> String {
+    fn change(_before: &Parts, after: &Parts, _is_known_by: impl Fn(&str) -> bool) -> String {
         format!("{} ACTION(REPLACE)", after.command())
     }
 }
 
-/// Whether a rule is known by the attribute of that word.
-fn is_known_by(word: &str) -> bool {
-    OF_KEY.iter().any(|attribute| attribute.keyword == word)
+/// Whether rules of a type have an attribute.
+fn goes_with(kind: RuleKind, word: &str) -> bool {
+    match word {
+        ADDRESS | USERSRC | MCAUSER | CHCKCLNT => kind.maps(),
+        CLNTUSER => kind == RuleKind::User,
+        SSLPEER | SSLCERTI => kind == RuleKind::Peer,
+        USERLIST => kind == RuleKind::BlockUser,
+        ADDRLIST => kind == RuleKind::BlockAddress,
+        _ => true,
+    }
+}
+
+/// The attribute that a rule of a type must have.
+fn needed(kind: RuleKind) -> &'static str {
+    match kind {
+        RuleKind::Address => ADDRESS,
+        RuleKind::User => CLNTUSER,
+        RuleKind::Peer => SSLPEER,
+        RuleKind::BlockUser => USERLIST,
+        RuleKind::BlockAddress => ADDRLIST,
+    }
 }
 
 fn list(entries: &BTreeSet<String>) -> Cell {
     Cell::List(entries.iter().cloned().collect())
-}
-
-impl Known {
-    /// Takes over the values that the command gives, but for those of [`source`].
-    fn take_over(&mut self, statement: &Statement) {
-        for setting in &statement.settings {
-            let key = setting.attribute.key;
-            if let Some(row) = KNOWN_BY.iter().chain(SAYS).find(|row| row.attribute().key == key) {
-                (row.set)(self, &setting.value);
-            }
-        }
-    }
-
-    /// Whether its type has the attribute, and it a value.
-    fn has(&self, word: &str) -> bool {
-        let (key, maps) = (&self.key, self.key.kind.maps());
-        match word {
-            ADDRESS => !key.address.is_empty(),
-            CLNTUSER => !key.user.is_empty(),
-            SSLPEER => !key.peer.is_empty(),
-            SSLCERTI => !key.issuer.is_empty(),
-            ADDRLIST => key.kind == RuleKind::BlockAddress,
-            USERLIST => key.kind == RuleKind::BlockUser,
-            USERSRC => maps,
-            MCAUSER => maps && matches!(self.rule.source, UserSource::Map(_)),
-            CHCKCLNT => maps && self.rule.source != UserSource::NoAccess,
-            _ => true,
-        }
-    }
-
-    /// An attribute as SET CHLAUTH takes it.
-    fn cell(&self, key: Key) -> Option<Cell> {
-        let row = KNOWN_BY.iter().chain(SAYS).find(|row| row.attribute().key == key)?;
-        self.has(row.attribute().keyword).then(|| (row.get)(self))
-    }
 }
 
 /// What SET CHLAUTH comes to.
@@ -319,7 +315,7 @@ impl Known {
 /// # Errors
 /// It contradicts what is defined, or itself.
 pub(crate) fn set(statement: &Statement, rules: &ChannelRules) -> Result<Change, Failure> {
-    let Known { key, rule: given } = given(statement)?;
+    let Known { key, rule: given, .. } = given(statement)?;
     let known = rules.get(&key);
     let action = match statement.value(Key::Action) {
         Some(Value::Word(word)) => *word,
@@ -349,37 +345,33 @@ pub(crate) fn set(statement: &Statement, rules: &ChannelRules) -> Result<Change,
             if known.is_none() && rules.len() >= CHANNEL_RULES_MAX {
                 return Err(too_many(CHANNEL_RULES_MAX, "rules for connections"));
             }
-            let before = known.filter(|_| action == "ADD").cloned().unwrap_or_default();
-            let mut after = Known { key, rule: before };
-            after.take_over(statement);
-            let Known { key, mut rule } = after;
-            if key.kind.maps() {
-                rule.source = source(statement)?;
-                if rule.sign_in_required && rule.source == UserSource::NoAccess {
-                    return Err(invalid("USERSRC(NOACCESS) has no CHCKCLNT", None));
-                }
-            }
-            if rule.users.len() + rule.addresses.len() > LIST_MAX {
-                return Err(too_many(LIST_MAX, "entries in the list"));
-            }
-            Ok(Change::SetChannelRule(key, rule))
+            written(statement, key, known.filter(|_| action == "ADD").cloned())
         }
     }
 }
 
-fn text(statement: &Statement, word: &'static str) -> String {
-    statement.value(Key::Own(word)).map(Value::text).unwrap_or_default()
+/// The rule that the command makes of one that is there, or of none.
+///
+/// # Errors
+/// It contradicts itself, or its list becomes too long.
+fn written(statement: &Statement, key: RuleKey, before: Option<Rule>) -> Result<Change, Failure> {
+    let mut after = Known { key, rule: before.unwrap_or_default(), source: (MAP, String::new()) };
+    CHANNEL_RULE.take_over(&mut after, statement);
+    let Known { key, mut rule, source } = after;
+    if key.kind.maps() {
+        rule.source = source_of(source)?;
+        if rule.sign_in_required && rule.source == UserSource::NoAccess {
+            return Err(invalid("USERSRC(NOACCESS) has no CHCKCLNT", None));
+        }
+    }
+    if rule.users.len() + rule.addresses.len() > LIST_MAX {
+        return Err(too_many(LIST_MAX, "entries in the list"));
+    }
+    Ok(Change::SetChannelRule(key, rule))
 }
 
-/// What may be given with a type, and what must.
-fn selectors(kind: RuleKind) -> (&'static [&'static str], &'static str) {
-    match kind {
-        RuleKind::Address => (&[ADDRESS], ADDRESS),
-        RuleKind::User => (&[ADDRESS, CLNTUSER], CLNTUSER),
-        RuleKind::Peer => (&[ADDRESS, SSLPEER, SSLCERTI], SSLPEER),
-        RuleKind::BlockUser => (&[USERLIST], USERLIST),
-        RuleKind::BlockAddress => (&[ADDRLIST], ADDRLIST),
-    }
+fn text(statement: &Statement, word: &'static str) -> String {
+    statement.value(Key::Own(word)).map(Value::text).unwrap_or_default()
 }
 
 /// The TYPE that the command gives.
@@ -387,20 +379,16 @@ fn kind_given(statement: &Statement) -> Option<RuleKind> {
     statement.value(Key::Own(TYPE)).and_then(|value| RuleKind::of(value.word()))
 }
 
-/// What the command says of a rule, but for [`source`].
+/// What the command says of a rule, but for [`source_of`].
 ///
 /// # Errors
 /// What is given does not go with the type, or is needed and not given.
 fn given(statement: &Statement) -> Result<Known, Failure> {
     let kind = kind_given(statement).ok_or_else(|| invalid("SET CHLAUTH needs TYPE", None))?;
-    let (known, needed) = selectors(kind);
-    for setting in &statement.settings {
-        let word = setting.attribute.keyword;
-        let is_of_a_type = [ADDRESS, CLNTUSER, SSLPEER, SSLCERTI, USERLIST, ADDRLIST].contains(&word);
-        let is_of_maps = [USERSRC, MCAUSER, CHCKCLNT].contains(&word);
-        if is_of_a_type && !known.contains(&word) || is_of_maps && !kind.maps() {
-            return Err(invalid(format_args!("TYPE({}) has no {word}", kind.word()), None));
-        }
+    let needed = needed(kind);
+    let words = statement.settings.iter().map(|setting| setting.attribute.keyword);
+    if let Some(word) = words.into_iter().find(|word| !goes_with(kind, word)) {
+        return Err(invalid(format_args!("TYPE({}) has no {word}", kind.word()), None));
     }
     let whole_list = statement.says(Key::Action, "REMOVEALL") && !kind.maps();
     if statement.value(Key::Own(needed)).is_none() && !whole_list {
@@ -413,8 +401,8 @@ fn given(statement: &Statement) -> Result<Known, Failure> {
     }
     let empty = String::new;
     let key = RuleKey { profile, kind, address: empty(), user: empty(), peer: empty(), issuer: empty() };
-    let mut given = Known { key, rule: Rule::default() };
-    given.take_over(statement);
+    let mut given = Known::new(key, Rule::default());
+    CHANNEL_RULE.take_over(&mut given, statement);
     let RuleKey { user, peer, issuer, .. } = &given.key;
     for (word, pattern) in [(SSLPEER, peer), (SSLCERTI, issuer)] {
         if !pattern.is_empty() {
@@ -437,22 +425,17 @@ fn user_name(keyword: &str, name: &str) -> Result<(), Failure> {
     Err(invalid(format_args!("{keyword}: no user can have the name '{name}'"), None))
 }
 
-/// As whom a partner is let in: USERSRC and MCAUSER together.
+/// The user that a partner becomes, by USERSRC and MCAUSER.
 ///
 /// # Errors
 /// One does not go with the other.
-fn source(statement: &Statement) -> Result<UserSource, Failure> {
-    let user = text(statement, MCAUSER);
+fn source_of((source, user): (&'static str, String)) -> Result<UserSource, Failure> {
     user_name(MCAUSER, &user)?;
-    let source = match statement.value(Key::Own(USERSRC)) {
-        Some(Value::Word(word)) => *word,
-        _ => "MAP",
-    };
     match (source, user.is_empty()) {
-        ("MAP", false) => Ok(UserSource::Map(user)),
-        ("MAP", true) => Err(invalid("USERSRC(MAP) needs MCAUSER", None)),
+        (MAP, false) => Ok(UserSource::Map(user)),
+        (MAP, true) => Err(invalid("USERSRC(MAP) needs MCAUSER", None)),
         (source, false) => Err(invalid(format_args!("USERSRC({source}) has no MCAUSER"), None)),
-        ("NOACCESS", true) => Ok(UserSource::NoAccess),
+        (NOACCESS, true) => Ok(UserSource::NoAccess),
         (_, true) => Ok(UserSource::Channel),
     }
 }
@@ -486,29 +469,7 @@ pub(crate) fn display(statement: &Statement, definitions: &Definitions) -> Resul
         };
         rules.iter().filter(|(key, _)| is_wanted(key) && kind.is_none_or(|kind| key.kind == kind)).collect()
     };
-    let mut rows = Vec::new();
-    for (key, rule) in found {
-        let known = Known { key: key.clone(), rule: rule.clone() };
-        if let Some(filter) = &statement.filter
-            && !fits(filter, known.cell(filter.attribute.key))?
-        {
-            continue;
-        }
-        let mut row = Row::default();
-        row.push(WORD, Cell::word(&key.profile));
-        row.push(TYPE, Cell::word(key.kind.word()));
-        let selectors = [(ADDRESS, &key.address), (CLNTUSER, &key.user), (SSLPEER, &key.peer), (SSLCERTI, &key.issuer)];
-        for (keyword, value) in selectors.into_iter().filter(|(_, value)| !value.is_empty()) {
-            row.push(keyword, Cell::Text(value.clone()));
-        }
-        for attribute in wanted(statement, false) {
-            if let Some(cell) = known.cell(attribute.key) {
-                row.push(attribute.keyword, cell);
-            }
-        }
-        rows.push(row);
-    }
-    Ok(rows)
+    CHANNEL_RULE.rows(statement, found.into_iter().map(|(key, rule)| Known::new(key.clone(), rule.clone())))
 }
 
 /// The rules that would apply to a caller, in the order in which they are asked.

@@ -10,6 +10,7 @@ pub(crate) mod channel_rule;
 pub(crate) mod device;
 mod field;
 mod group;
+mod keyed;
 pub(crate) mod limit;
 mod local;
 mod model;
@@ -25,6 +26,7 @@ mod topic;
 use crate::table::{self, Command};
 use bulla_catalog::Sort;
 pub(crate) use field::{Field, attributes, joined};
+pub(crate) use keyed::{Keyed, KeyedNoun};
 pub(crate) use noun::{Kept, Noun, ObjectNoun, Rules, Said};
 
 /// Makes [`noun`] and the order of the reference page of one line for each noun. Between them stand the commands of the

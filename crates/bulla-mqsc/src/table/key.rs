@@ -183,16 +183,7 @@ pub enum Key {
     RetryingChannels,
     StoppedChannels,
     Listeners,
-    // Authority.
-    AuthorityProfile,
-    AuthorityObject,
-    Principal,
-    Group,
-    AuthorityAdd,
-    AuthorityRemove,
-    Entity,
-    EntityType,
-    AuthorityList,
+    // Which authority records and rules for connections are meant.
     Match,
     // Who has to wait for wrong attempts to sign in.
     LockoutKind,
