@@ -40,6 +40,9 @@ pub struct StartArgs {
     /// The same without TLS, on an address of this machine alone, as 127.0.0.1:9080; nowhere, unless it is given
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
     pub http: Address,
+    /// Let clients of --https resume TLS sessions, for two hours; not where the listener asks for client certificates
+    #[arg(long)]
+    pub https_resume: bool,
     /// Where Prometheus gets what the queue manager counts, as 127.0.0.1:9464; nowhere, unless it is given
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
     pub metrics: Address,
@@ -114,6 +117,7 @@ impl StartArgs {
         settings.amqp = self.amqp.0;
         settings.amqps = self.amqps.0;
         settings.https = self.https.0;
+        settings.https_resumes = self.https_resume;
         settings.http = self.http.0;
         settings.metrics = self.metrics.0;
         settings.dispatchers = self.dispatchers.unwrap_or(settings.dispatchers);

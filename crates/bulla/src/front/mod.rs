@@ -10,6 +10,8 @@ pub(crate) mod offered;
 pub(crate) use bulla_core::front::*;
 
 use crate::dispatcher::local::Local;
+use crate::tls::{Tls, TlsRefusal};
+use openssl::ssl::Ssl;
 
 /// What is spoken at a listener.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,6 +23,17 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
+    /// A session of TLS of its listener.
+    ///
+    /// # Errors
+    /// The listener's certificate, key or authorities do not load.
+    pub(crate) fn session(self, tls: &Tls) -> Result<Ssl, TlsRefusal> {
+        match self {
+            Self::Amqp => tls.session(),
+            Self::Http => tls.web_session(),
+        }
+    }
+
     /// The front end of a new connection. `certificate` says that the client has shown a verified one, `tls` that TLS
     /// protects the connection, and `here` that the client is on this machine.
     pub(crate) fn front(self, local: &Local, certificate: bool, tls: bool, here: bool) -> Box<Front> {

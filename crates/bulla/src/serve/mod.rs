@@ -73,6 +73,8 @@ pub struct Settings {
     pub http: Option<SocketAddr>,
     /// Where HTTP is spoken over TLS.
     pub https: Option<SocketAddr>,
+    /// Whether clients may resume TLS sessions there.
+    pub https_resumes: bool,
     /// Where Prometheus gets what the devices counted.
     pub metrics: Option<SocketAddr>,
     /// Threads that own sockets, unless CHIDISPS says otherwise.
@@ -109,6 +111,7 @@ impl Settings {
             amqps: Some(SocketAddr::from(([127, 0, 0, 1], 5671))),
             http: None,
             https: None,
+            https_resumes: false,
             metrics: None,
             // One thread spares a wake-up between producer and consumer until sockets alone fill a core.
             dispatchers: (cores / 4).clamp(1, DISPATCHERS_MAX),
@@ -315,7 +318,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let started = json!({ "qmgr": name, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
     let started = audit.record(vec![Entry::new(Kind::Start, Who::QueueManager, started)]);
     started.map_err(|error| file(&data.join(audit_log::FOLDER), io::Error::other(error)))?;
-    let tls = Tls::new(data.join(TLS));
+    let tls = if settings.https_resumes { Tls::resuming(data.join(TLS)) } else { Tls::new(data.join(TLS)) };
     tls.follow(&manager.lock().definitions);
     let threads = Arc::new(Threads::new(manager.clone(), Arc::new(tls)));
     define_queues(&manager, data)?;

@@ -8,8 +8,8 @@ use bulla_device::PrivateKey;
 use bulla_device::tls::{client_hello_server_name, handshake_key};
 use openssl::error::ErrorStack;
 use openssl::ssl::{
-    ClientHelloResponse, SslContext, SslContextBuilder, SslMethod, SslMode, SslOptions, SslRef, SslSessionCacheMode,
-    SslVerifyMode, SslVersion,
+    AlpnError, ClientHelloResponse, SslContext, SslContextBuilder, SslMethod, SslMode, SslOptions, SslRef,
+    SslSessionCacheMode, SslVerifyMode, SslVersion, select_next_proto,
 };
 use openssl::x509::{X509StoreContext, X509StoreContextRef, X509VerifyResult};
 use std::collections::HashMap;
@@ -21,11 +21,19 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Most contexts kept; with more kinds of channels than that, those are made anew.
 const CONTEXTS_MAX: usize = 256;
+/// How long tickets are sealed under one key: who steals it reads at most the sessions of TLS 1.2 of that time.
+const TICKET_KEYS_FOR: Duration = Duration::from_hours(12);
+/// Tickets that a caller gets by TLS 1.3: one for each of two connections that it may open next.
+const TICKETS: usize = 2;
+/// The name of HTTP/1.1 in a hello (RFC 7301, section 6), with its length before it.
+const HTTP_1_1: &[u8] = b"\x08http/1.1";
 
 /// What all sessions share. Callbacks of contexts hold it weakly: it holds the contexts.
 pub(super) struct Shared {
     pub(super) dir: PathBuf,
     pub(super) asked: RwLock<Asked>,
+    /// Whether sessions over HTTPS are resumed.
+    resumes: bool,
     cache: Mutex<Cache>,
 }
 
@@ -48,6 +56,7 @@ struct Cache {
 struct Entry {
     /// The files' fingerprint that it was made from, or last tried to be.
     files: u64,
+    made_at: Instant,
     context: SslContext,
 }
 
@@ -64,8 +73,10 @@ pub(super) struct Key {
 /// Which end of a connection a context is for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Side {
-    /// It is called.
+    /// It is called, by a client or a channel of AMQP.
     Server,
+    /// It is called by a client of HTTP.
+    Web,
     /// It calls.
     Client,
 }
@@ -77,8 +88,8 @@ impl Key {
 }
 
 impl Shared {
-    pub(super) fn new(dir: PathBuf) -> Self {
-        Self { dir, asked: RwLock::default(), cache: Mutex::default() }
+    pub(super) fn new(dir: PathBuf, resumes: bool) -> Self {
+        Self { dir, asked: RwLock::default(), resumes, cache: Mutex::default() }
     }
 
     /// The key of a context: a channel without CERTLABL has the queue manager's.
@@ -98,8 +109,9 @@ impl Shared {
         }
         let files = cache.files;
         if let Some(entry) = cache.contexts.get_mut(key) {
-            if entry.files != files {
-                entry.files = files;
+            let is_old = key.side == Side::Web && now.saturating_duration_since(entry.made_at) >= TICKET_KEYS_FOR;
+            if entry.files != files || is_old {
+                (entry.files, entry.made_at) = (files, now);
                 match self.make(key) {
                     Ok(context) => entry.context = context,
                     Err(error) => crate::warning!("tls: {error}; what was read before stays in use"),
@@ -111,7 +123,7 @@ impl Shared {
         if cache.contexts.len() >= CONTEXTS_MAX {
             cache.contexts.clear();
         }
-        cache.contexts.insert(key.clone(), Entry { files, context: context.clone() });
+        cache.contexts.insert(key.clone(), Entry { files, made_at: now, context: context.clone() });
         Ok(context)
     }
 
@@ -126,12 +138,21 @@ impl Shared {
         if let Some(own) = &own {
             show(&mut builder, own, key.spec().is_some_and(|spec| spec.weak))?;
         }
-        let which = if key.side == Side::Server { Authorities::Clients } else { Authorities::Partners };
+        let which = if key.side == Side::Client { Authorities::Partners } else { Authorities::Clients };
         let believed = files::believed(&self.dir, which)?;
+        let asks = files::authorities_file(&self.dir, which).is_some() || key.spec.is_some();
         match key.side {
             Side::Server => {
-                let asks = files::authorities_file(&self.dir, which).is_some() || key.spec.is_some();
-                serve(&mut builder, Arc::downgrade(self), own, believed, asks)?;
+                choose_by_hello(&mut builder, Arc::downgrade(self));
+                serve(&mut builder, own, believed, asks)?;
+            }
+            Side::Web => {
+                speak_http(&mut builder);
+                // A session that is resumed brings its certificate with it, which may be revoked by now.
+                if self.resumes && !asks {
+                    give_tickets(&mut builder)?;
+                }
+                serve(&mut builder, own, believed, asks)?;
             }
             Side::Client => call(&mut builder, believed)?,
         }
@@ -176,9 +197,9 @@ impl Shared {
 }
 
 /// A context with the protocols and suites of its CipherSpec. No sessions are resumed: a certificate that was revoked
-/// or exchanged in the meantime would not be looked at.
+/// or exchanged in the meantime would not be looked at. [`give_tickets`] makes an exception.
 fn begin(key: &Key) -> Result<SslContextBuilder, TlsRefusal> {
-    let method = if key.side == Side::Server { SslMethod::tls_server() } else { SslMethod::tls_client() };
+    let method = if key.side == Side::Client { SslMethod::tls_client() } else { SslMethod::tls_server() };
     let mut builder = SslContextBuilder::new(method)?;
     builder.set_options(
         SslOptions::NO_COMPRESSION
@@ -219,15 +240,8 @@ fn show(builder: &mut SslContextBuilder, own: &Shown, decrypts: bool) -> Result<
     }
 }
 
-/// The side that is called: it chooses by the hello, staples its OCSP answer, and looks at the caller's certificate
-/// where there is an authority that could vouch for one.
-fn serve(
-    builder: &mut SslContextBuilder,
-    shared: Weak<Shared>,
-    own: Option<Shown>,
-    believed: Believed,
-    asks: bool,
-) -> Result<(), TlsRefusal> {
+/// The side that is called by a channel has that channel's settings.
+fn choose_by_hello(builder: &mut SslContextBuilder, shared: Weak<Shared>) {
     builder.set_client_hello_callback(move |ssl, _alert| {
         if refusal::is_first_hello(ssl)
             && let Some(shared) = shared.upgrade()
@@ -239,6 +253,28 @@ fn serve(
         }
         Ok(ClientHelloResponse::SUCCESS)
     });
+}
+
+/// A caller that says which protocols it speaks has to know HTTP/1.1: one that means another protocol is refused.
+fn speak_http(builder: &mut SslContextBuilder) {
+    builder.set_alpn_select_callback(|_, offered| select_next_proto(HTTP_1_1, offered).ok_or(AlpnError::ALERT_FATAL));
+}
+
+/// Lets callers resume sessions by tickets, which this side does not keep. They are good for two hours, OpenSSL's
+/// default, or until the context is made anew.
+fn give_tickets(builder: &mut SslContextBuilder) -> Result<(), ErrorStack> {
+    builder.clear_options(SslOptions::NO_TICKET);
+    builder.set_num_tickets(TICKETS)
+}
+
+/// The side that is called: it staples its OCSP answer, and looks at the caller's certificate where there is an
+/// authority that could vouch for one.
+fn serve(
+    builder: &mut SslContextBuilder,
+    own: Option<Shown>,
+    believed: Believed,
+    asks: bool,
+) -> Result<(), TlsRefusal> {
     if let Some(Shown { certificate, chain, staple: Some(answer), .. }) = own {
         builder.set_status_callback(move |ssl| {
             if !staple::is_fresh(&answer, &certificate, &chain) {

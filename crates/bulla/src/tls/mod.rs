@@ -71,15 +71,34 @@ impl Tls {
     /// TLS with the files in `dir`, which are read when they are needed.
     #[must_use]
     pub fn new(dir: PathBuf) -> Self {
-        Self { shared: Arc::new(Shared::new(dir)) }
+        Self { shared: Arc::new(Shared::new(dir, false)) }
     }
 
-    /// A session of the listener that is yet to shake hands.
+    /// The same, where clients of HTTP may resume sessions: for two hours, as long as the listener asks nobody for a
+    /// certificate.
+    #[must_use]
+    pub fn resuming(dir: PathBuf) -> Self {
+        Self { shared: Arc::new(Shared::new(dir, true)) }
+    }
+
+    /// A session of the listener for AMQP that is yet to shake hands.
     ///
     /// # Errors
     /// [`TlsRefusal::File`] where the listener's certificate, key or authorities do not load.
     pub fn session(&self) -> Result<Ssl, TlsRefusal> {
-        let context = self.shared.context(&self.shared.key(Side::Server, None, None))?;
+        self.accept(Side::Server)
+    }
+
+    /// A session of the listener for HTTP that is yet to shake hands. No server name gives it a channel's settings.
+    ///
+    /// # Errors
+    /// As of [`session`](Self::session).
+    pub fn web_session(&self) -> Result<Ssl, TlsRefusal> {
+        self.accept(Side::Web)
+    }
+
+    fn accept(&self, side: Side) -> Result<Ssl, TlsRefusal> {
+        let context = self.shared.context(&self.shared.key(side, None, None))?;
         let mut ssl = Ssl::new(&context)?;
         refusal::make_note(&mut ssl, None);
         ssl.set_accept_state();

@@ -570,7 +570,7 @@ impl Dispatcher {
         let front = protocol.front(&self.core.local, false, false, here && tls.is_none());
         let socket = match tls {
             None => Ok(Socket::Plain(stream)),
-            Some(tls) => tls.session().map_err(io::Error::other).and_then(|ssl| Socket::tls(stream, ssl)),
+            Some(tls) => protocol.session(tls).map_err(io::Error::other).and_then(|ssl| Socket::tls(stream, ssl)),
         };
         match socket.and_then(|socket| self.add(SocketTransport::new(socket, protocol, true), front)) {
             Ok(_) => {}
