@@ -29,7 +29,7 @@ pub use message::{
     Bound, CONTENT_TYPE_BYTES_MAX, Content, DESTINATION_BYTES_MAX, Expect, MESSAGE_ID_BYTES_MAX, Opened, Packing,
     SEALED_BY_BYTES_MAX, SealInfo, Sealed, SealedBinding, Verified,
 };
-pub use open::{CACHED_KEY_AGE_MAX, CACHED_KEYS_MAX, CACHED_SIGNERS_MAX, Opener, check_reader};
+pub use open::{CACHED_KEY_AGE_MAX, CACHED_KEYS_MAX, CACHED_SIGNERS_MAX, Moments, Opener, check_reader};
 pub use policy::{Policy, PolicyError};
 pub use seal::{CONTENT_KEY_AGE_MAX, CONTENT_KEY_BYTES_MAX, CONTENT_KEY_MESSAGES_MAX, POOLED_CONTENT_KEYS_MAX, Sealer};
 pub use step::{Continuation, Step, drive};

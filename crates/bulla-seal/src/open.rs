@@ -39,6 +39,15 @@ use proof::{Proof, SignedError};
 /// A step of an opening.
 type Opening = Step<Verified<Opened>, OpenError>;
 
+/// The moments by which a message is judged.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Moments {
+    /// When the queue manager recorded its put: expiry is judged by it.
+    pub put_at: SystemTime,
+    /// The present: revocation is judged by it.
+    pub now: SystemTime,
+}
+
 /// Opens messages. One for the whole process is enough: clones share one cache of content keys and of
 /// signers' certificates, both bounded. A signature itself is never remembered, always verified.
 #[derive(Clone, Default)]
@@ -83,22 +92,20 @@ impl Opener {
         put_at: SystemTime,
         now: SystemTime,
     ) -> Result<Opening, OpenError> {
-        self.open_counting(policy, ring, der, expect, put_at, now, Tally::default())
+        self.open_counting(policy, ring, der, expect, Moments { put_at, now }, Tally::default())
     }
 
     /// Like [`Opener::open`], and counts in `tally` what it takes, also where it fails.
     ///
     /// # Errors
     /// As [`Opener::open`].
-    #[allow(clippy::too_many_arguments)]
     pub fn open_counting(
         &self,
         policy: &Arc<Policy>,
         ring: &Arc<Ring>,
         der: Bytes,
         expect: Expect,
-        put_at: SystemTime,
-        now: SystemTime,
+        Moments { put_at, now }: Moments,
         tally: Tally,
     ) -> Result<Opening, OpenError> {
         let question = Question {

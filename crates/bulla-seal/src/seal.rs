@@ -184,7 +184,7 @@ impl Sealer {
         }
         match (self.parties.signer.clone(), self.policy.encrypt) {
             (None, None) => Err(SealError::NothingToSeal),
-            (None, Some(cipher)) => self.seal_confidential(cipher, content, bound, now, rng, tally),
+            (None, Some(cipher)) => self.seal_confidential(cipher, content, bound, Means { now, rng, tally }),
             (Some(signer), None) => {
                 let mut set = AttributeWriter::new();
                 attributes::write_content_type(&mut set);
@@ -196,7 +196,9 @@ impl Sealer {
                     Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "signed-data" })
                 })
             }
-            (Some(signer), Some(cipher)) => self.seal_private(signer, cipher, content, bound, now, rng, tally),
+            (Some(signer), Some(cipher)) => {
+                self.seal_private(signer, cipher, content, bound, Means { now, rng, tally })
+            }
         }
     }
 
@@ -206,9 +208,7 @@ impl Sealer {
         cipher: ContentCipher,
         content: Content,
         bound: &Bound,
-        now: SystemTime,
-        rng: &mut dyn Random,
-        tally: &Tally,
+        Means { now, rng, tally }: Means<'_>,
     ) -> Result<Step<Sealed, SealError>, SealError> {
         let len = content.bytes.len() as u64;
         let mut set = AttributeWriter::new();
@@ -235,21 +235,18 @@ impl Sealer {
         }
         let iv = Iv::first(cipher, rng)?;
         let pool = self.pool.clone();
-        self.fresh_key(cipher, self.policy.key_reuse, now, rng, tally, move |key| seal(key, &iv, &pool))
+        self.fresh_key(cipher, self.policy.key_reuse, Means { now, rng, tally }, move |key| seal(key, &iv, &pool))
     }
 
     /// The content key is wrapped before the signature is made, because the signature covers the set
     /// of recipients; it is used after, because the envelope covers the signature.
-    #[allow(clippy::too_many_arguments, reason = "a message, who seals it and how")]
     fn seal_private(
         &self,
         signer: Arc<Signer>,
         cipher: ContentCipher,
         content: Content,
         bound: &Bound,
-        now: SystemTime,
-        rng: &mut dyn Random,
-        tally: &Tally,
+        Means { now, rng, tally }: Means<'_>,
     ) -> Result<Step<Sealed, SealError>, SealError> {
         let iv = Iv::first(cipher, rng)?;
         // What is said is signed, and stands inside alone; the signer adds its own.
@@ -258,7 +255,7 @@ impl Sealer {
         attributes::write_binding(&mut set, Quality::Privacy, bound, self.sealed_by.as_deref());
         attributes::write_content(&mut set, &content);
         let counted = tally.clone();
-        self.fresh_key(cipher, KeyReuse::Never, now, rng, tally, move |mut key| {
+        self.fresh_key(cipher, KeyReuse::Never, Means { now, rng, tally }, move |mut key| {
             attributes::write_recipients(&mut set, key.recipients_digest());
             signer.sign(set, content.bytes, now, &counted, move |message| key.envelope(&iv, &[], message))
         })
@@ -269,9 +266,7 @@ impl Sealer {
         &self,
         cipher: ContentCipher,
         reuse: KeyReuse,
-        now: SystemTime,
-        rng: &mut dyn Random,
-        tally: &Tally,
+        Means { now, rng, tally }: Means<'_>,
         then: impl FnOnce(ContentKey) -> Result<Step<Sealed, SealError>, SealError> + Send + 'static,
     ) -> Result<Step<Sealed, SealError>, SealError> {
         let mut key = Zeroizing::new(vec![0; cipher.key_len()]);
@@ -290,6 +285,13 @@ impl std::fmt::Debug for Sealer {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "Sealer({}, {})", self.policy.name, self.ring.user())
     }
+}
+
+/// What sealing takes from outside.
+struct Means<'a> {
+    now: SystemTime,
+    rng: &'a mut dyn Random,
+    tally: &'a Tally,
 }
 
 fn check_limits(content: &Content, bound: &Bound) -> Result<(), SealError> {

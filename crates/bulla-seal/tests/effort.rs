@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bulla_device::{CpuDevice, DeviceError, Digest, SystemRandom};
 use bulla_seal::policy::{ContentCipher, KeyReuse};
 use bulla_seal::ring::Ring;
-use bulla_seal::{Effort, OpenError, Opener, Policy, Sealed, Sealer, Step, Tally, drive};
+use bulla_seal::{Effort, Moments, OpenError, Opener, Policy, Sealed, Sealer, Step, Tally, drive};
 use bytes::Bytes;
 use common::*;
 
@@ -31,7 +31,8 @@ fn open_counted(
     der: Bytes,
     tally: &Tally,
 ) -> Result<(), OpenError> {
-    let step = opener.open_counting(policy, ring, der, expect(), now(), now(), tally.clone())?;
+    let step =
+        opener.open_counting(policy, ring, der, expect(), Moments { put_at: now(), now: now() }, tally.clone())?;
     drive(step, &mut CpuDevice::new("cpu")).map(drop)
 }
 
@@ -136,7 +137,9 @@ fn an_unwrap_for_two_messages_is_one_unwrap_and_one_hit() {
     let (opener, tallies) = (Opener::new(), [Tally::new(), Tally::new()]);
     let both = tallies.each_ref().map(|tally| {
         let der = seal_counted(&mut sealer, &Tally::default()).der;
-        opener.open_counting(&policy, &ring, der, expect(), now(), now(), tally.clone()).unwrap()
+        opener
+            .open_counting(&policy, &ring, der, expect(), Moments { put_at: now(), now: now() }, tally.clone())
+            .unwrap()
     });
     for (step, tally) in both.into_iter().zip(&tallies) {
         drive(step, &mut CpuDevice::new("cpu")).unwrap();

@@ -9,7 +9,7 @@ use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
 use bulla_seal::policy::{ContentCipher, KeyReuse};
 use bulla_seal::ring::{self, Ring};
-use bulla_seal::{Bound, Content, Dn, Expect, Opener, Packing, Policy, Sealer, drive};
+use bulla_seal::{Bound, Content, Dn, Expect, Moments, Opener, Packing, Policy, Sealer, drive};
 use bytes::Bytes;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::SystemTime;
@@ -345,7 +345,7 @@ impl Message {
                 application_properties: Bytes::new(),
                 annotations: Bytes::new(),
             };
-            opener.open_counting(&policy, &ring, der.clone(), expect, now, now, tally.clone())
+            opener.open_counting(&policy, &ring, der.clone(), expect, Moments { put_at: now, now }, tally.clone())
         })
     }
 

@@ -31,7 +31,7 @@ use bulla_amqp::Payload;
 use bulla_device::role::{self, Role};
 use bulla_queue::{Found, Look, MessageId, ReadError, Ticket};
 use bulla_seal::policy::{OnDefect, Quality};
-use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
+use bulla_seal::{Moments, OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
 use std::sync::Arc;
 
 /// Confidential messages up to this many bytes are opened on the dispatcher when their key is cached:
@@ -308,13 +308,13 @@ fn open_sealed(
         Ok(der) => der,
         Err(refusal) => return Ok(Stage::Ready(Err(Fault::defective("malformed", refusal.detail)))),
     };
-    let (put_at, now, bytes) = (from_wall_ms(put_at_ms), local.wall(), der.len());
+    let (moments, bytes) = (Moments { put_at: from_wall_ms(put_at_ms), now: local.wall() }, der.len());
     let at_once = bytes <= OPEN_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality;
     let (manager, policy) = (local.manager.clone(), policy.clone());
     let tally = Tally::new();
     let (counted, under) = (tally.clone(), policy.clone());
     let open =
-        move || manager.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), put_at, now, counted.clone());
+        move || manager.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), moments, counted.clone());
     let work = if at_once {
         match open() {
             Ok(Step::Done(opened)) => {

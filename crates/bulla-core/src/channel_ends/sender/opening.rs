@@ -21,7 +21,7 @@ use bulla_amqp::Payload;
 use bulla_device::role::{self, Role};
 use bulla_queue::Found;
 use bulla_seal::policy::Quality;
-use bulla_seal::{OpenError, Outcome as Verdict, Policy, Tally, Verified};
+use bulla_seal::{Moments, OpenError, Outcome as Verdict, Policy, Tally, Verified};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,13 +91,12 @@ impl Sending {
             Fault::Later(no_ring(user, &error))
         })?;
         let expect = arrival.expect(destinations);
-        let (put_at, now) = (from_wall_ms(found.put_at_ms), local.wall());
+        let moments = Moments { put_at: from_wall_ms(found.put_at_ms), now: local.wall() };
         let (manager, policy) = (local.manager.clone(), policy.clone());
         let tally = Tally::new();
         let counted = tally.clone();
-        let open = move || {
-            manager.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), put_at, now, counted.clone())
-        };
+        let open =
+            move || manager.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), moments, counted.clone());
         local.manager.adapters.submit(asker, &self.opener.who, Work::Open(Arc::new(open)), tally);
         Ok(arrival)
     }
