@@ -27,6 +27,7 @@ has_rust() { cargo --version && rustc --version; }
 encrypts_cms() {
     echo clear | openssl cms -encrypt -aes-256-gcm -outform DER -recip testdata/seal/billing/own/billing.pem -out /dev/null
 }
+has_curl() { curl --version | grep -qw https; }
 knows_localhost() { python3 -c 'import socket; socket.getaddrinfo("localhost", 1)'; }
 has_python_headers() { python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'; }
 # From 1.21 on, go fetches the version that go.mod asks for.
@@ -54,6 +55,7 @@ case ${1:-test} in
             "-                |a line for localhost in /etc/hosts |knows_localhost"
             "g++              |a C++ compiler                   |compiles_cxx"
             "openssl          |the openssl program, 3.0 or newer |encrypts_cms"
+            "curl             |curl with TLS                    |has_curl"
             "cmake            |cmake                            |cmake --version"
             "pkg-config       |pkg-config                       |pkg-config --version"
             "libssl-dev       |OpenSSL's headers, for python-qpid-proton |pkg-config --exists openssl"
