@@ -132,7 +132,7 @@ impl<T: Transport> Core<T> {
                     }
                 }
                 Event::Outcome { link, token, outcome, unit, settled } => {
-                    if peer.sending.is_some() && matches!(peer.links.get(&link), Some(Link::Sending(_))) {
+                    if peer.channel.sending.is_some() && matches!(peer.links.get(&link), Some(Link::Sending(_))) {
                         sender::outcome(peer, local, state, link, token, outcome.as_ref(), settled);
                     } else {
                         get::settled(peer, local, state, get::Settling { link, token, outcome, unit, settled });
@@ -176,7 +176,9 @@ impl<T: Transport> Core<T> {
                 Confirmed::Discharged(discharged) => (discharged.key, discharged.generation),
                 Confirmed::Defined { key, generation } => (*key, *generation),
             };
-            let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };
+            let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.place.generation == generation) else {
+                continue;
+            };
             match what {
                 Confirmed::Put(receipt) => {
                     peer.front.answer(receipt.link, receipt.id, MessageOutcome::Accepted, None);
@@ -189,12 +191,12 @@ impl<T: Transport> Core<T> {
                     receiver::confirmed(peer, &mut self.local, state, link, through);
                 }
                 Confirmed::Noted { .. } => {
-                    if let Some(sending) = &peer.sending {
+                    if let Some(sending) = &peer.channel.sending {
                         self.local.serve(sending.queue);
                     }
                 }
                 Confirmed::Discharged(discharged) => unit_of_work::confirmed(&mut *peer.front, &discharged),
-                Confirmed::Defined { .. } => peer.held = peer.held.saturating_sub(1),
+                Confirmed::Defined { .. } => peer.turns.held = peer.turns.held.saturating_sub(1),
             }
             // Before those that get: who waited for the disk waits no longer than that.
             if self.local.touched.last() != Some(&key) {
@@ -268,7 +270,7 @@ impl<T: Transport> Core<T> {
         }
         let mut last = None;
         let round = consumers.serve(SERVE_MAX, |seat| {
-            let Some(peer) = peers.get_mut(seat.key).filter(|peer| peer.generation == seat.generation) else {
+            let Some(peer) = peers.get_mut(seat.key).filter(|peer| peer.place.generation == seat.generation) else {
                 return Looked::Gone;
             };
             last = Some(seat);
@@ -277,8 +279,8 @@ impl<T: Transport> Core<T> {
             if has_nothing {
                 get::nothing_more(peer, local, state, seat.link);
             }
-            if (has_nothing || looked == Looked::Sent) && !peer.listed {
-                peer.listed = true;
+            if (has_nothing || looked == Looked::Sent) && !peer.turns.listed {
+                peer.turns.listed = true;
                 local.touched.push(seat.key);
             }
             // To look at it may have ended it.
@@ -286,7 +288,7 @@ impl<T: Transport> Core<T> {
         });
         if round.is_empty {
             consumers.tell_draining(|seat| {
-                let Some(peer) = peers.get_mut(seat.key).filter(|peer| peer.generation == seat.generation) else {
+                let Some(peer) = peers.get_mut(seat.key).filter(|peer| peer.place.generation == seat.generation) else {
                     return false;
                 };
                 local.touched.push(seat.key);
@@ -312,7 +314,7 @@ impl<T: Transport> Core<T> {
     /// An adapter is done with a message of one of the connections, which may be gone by now.
     pub fn finished(&mut self, done: Finished, state: &mut State) {
         let asker = done.asker;
-        let peer = self.peers.get_mut(asker.peer).filter(|peer| peer.generation == asker.generation);
+        let peer = self.peers.get_mut(asker.peer).filter(|peer| peer.place.generation == asker.generation);
         let peer = match peer {
             Some(peer) if peer.links.contains_key(&asker.link) => peer,
             peer => {
@@ -426,8 +428,8 @@ fn closed(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<Sai
 fn hold(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let Some(tickets) = state.noted.take_tickets() else { return };
     for ticket in tickets.iter().filter(|ticket| !state.store.is_synced(*ticket)) {
-        peer.held += 1;
-        let what = Confirmed::Defined { key: peer.key, generation: peer.generation };
+        peer.turns.held += 1;
+        let what = Confirmed::Defined { key: peer.place.key, generation: peer.place.generation };
         local.journaling.confirmations.push(Confirmation { ticket, what });
     }
 }
@@ -435,13 +437,13 @@ fn hold(peer: &mut Peer, local: &mut Local, state: &mut State) {
 /// What comes due for one connection.
 pub fn tick_of(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let now = local.now;
-    if peer.calling.as_ref().is_some_and(|calling| calling.deadline.is_some_and(|at| at <= now)) {
+    if peer.channel.calling.as_ref().is_some_and(|calling| calling.deadline.is_some_and(|at| at <= now)) {
         peer.end("no answer to the call in time");
     }
     put::tick(peer, state);
     authority::end_with_token(peer, local, state);
     authority::end_without_channel(peer, local, state);
-    if !peer.units.is_empty() {
+    if !peer.units.open.is_empty() {
         unit_of_work::tick(peer, local, state);
     }
     sender::tick(peer, local, state);

@@ -25,10 +25,10 @@ pub fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, said: Box<I
     peer.opened = Some(said);
     if let Err(refusal) = authority::opened(peer, local, state) {
         peer.front.close(Some(refusal.clone().into()));
-        return local.touch(peer.key);
+        return local.touch(peer.place.key);
     }
     sole::answer_open(peer, local, state);
-    let result = if peer.calling.is_some() {
+    let result = if peer.channel.calling.is_some() {
         called(peer, local, state)
     } else if let Some(channel) = request {
         requested(peer, local, state, &channel)
@@ -42,7 +42,7 @@ pub fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, said: Box<I
 
 /// The partner has taken the call.
 fn called(peer: &mut Peer, local: &mut Local, state: &mut State) -> Result<(), Refusal> {
-    let Some(calling) = &peer.calling else { return Ok(()) };
+    let Some(calling) = &peer.channel.calling else { return Ok(()) };
     let (id, session) = (calling.id.clone(), calling.session);
     let definition = defined(state, &id.channel)?;
     check_tls(peer, state, &id, &definition)?;
@@ -68,7 +68,9 @@ fn called(peer: &mut Peer, local: &mut Local, state: &mut State) -> Result<(), R
 
 /// The partner has attached: where that was what a requester called for, the call has come to its end.
 pub fn attached(peer: &mut Peer, local: &Local, state: &mut State) {
-    let Some(calling) = peer.calling.as_deref_mut().filter(|calling| calling.deadline.is_some()) else { return };
+    let Some(calling) = peer.channel.calling.as_deref_mut().filter(|calling| calling.deadline.is_some()) else {
+        return;
+    };
     if !peer.links.values().any(|link| matches!(link, Link::Receiving(_))) {
         return;
     }
@@ -85,11 +87,13 @@ pub fn detached(peer: &mut Peer, local: &mut Local, why: Option<&Said>) {
     if peer.links.values().any(|link| matches!(link, Link::Receiving(_))) {
         return;
     }
-    let Some(calling) = peer.calling.as_deref_mut().filter(|calling| calling.deadline.is_none()) else { return };
+    let Some(calling) = peer.channel.calling.as_deref_mut().filter(|calling| calling.deadline.is_none()) else {
+        return;
+    };
     let said = why.map_or_else(|| "the partner ended the link".to_owned(), sender::said);
     calling.failure.get_or_insert_with(|| Refusal::new(reason::CONNECTION_BROKEN, said));
     peer.front.close(None);
-    local.touch(peer.key);
+    local.touch(peer.place.key);
 }
 
 /// A requester asks this queue manager's server channel to send.
@@ -107,7 +111,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
         denials::tell(&local.manager, local.now, &from, Some(&user), refusal);
     })?;
     supervisor::room(state, None)?;
-    let place = Place { dispatcher: local.index, peer: peer.key, generation: peer.generation };
+    let place = Place { dispatcher: local.index, peer: peer.place.key, generation: peer.place.generation };
     let instance = state.channels.entry(id.clone());
     if instance.is_active() {
         return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{channel} has a connection already")));
@@ -120,7 +124,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     instance.status.connection = peer.address_text();
     let session = peer.front.way_out().ok_or_else(no_way_out)?.begin();
     let begun = sender::attaching::begin(peer, local, state, id.clone(), definition, session);
-    if begun.is_err() && peer.sending.is_none() {
+    if begun.is_err() && peer.channel.sending.is_none() {
         state.channels.entry(id).ended(begun.as_ref().err());
     }
     begun
@@ -151,12 +155,12 @@ fn defined(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal> {
 /// Ends a connection that does not come to a channel.
 fn hang_up(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
     peer.front.close(Some(refusal.clone().into()));
-    match &mut peer.calling {
+    match &mut peer.channel.calling {
         Some(calling) => calling.failure = Some(refusal),
         None if local.manager.peer_lines.may_write(local.now) => {
             crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{}: {refusal}", peer.address_text());
         }
         None => {}
     }
-    local.touch(peer.key);
+    local.touch(peer.place.key);
 }

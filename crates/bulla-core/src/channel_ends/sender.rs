@@ -12,7 +12,7 @@ mod plain;
 
 use crate::channel::protocol;
 use crate::dispatcher::local::Local;
-use crate::dispatcher::peer::Peer;
+use crate::dispatcher::peer::{ChannelUse, Peer, Place};
 use crate::dispatcher::sending::{Became, Numbered, Stage, Way};
 use crate::front::LinkId;
 use crate::front::outcome::{Failure, MessageOutcome, Said};
@@ -30,7 +30,7 @@ const RELEASED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Hot path, once a turn in which the transmission queue, the journal or the partner had something to say.
 pub fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let Peer { front, links, sending, transport, output_full, traffic, .. } = peer;
+    let Peer { front, links, channel: ChannelUse { sending, .. }, transport, turns, traffic, .. } = peer;
     let Some(sending) = sending.as_deref_mut() else { return };
     let mut turn = Turn { front: &mut **front, links, local, state };
     sending.retry_at = sending.retry_at.filter(|at| *at > turn.local.now);
@@ -47,7 +47,7 @@ pub fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
                     break;
                 }
                 Taken::Blocked => {
-                    *output_full |= sending.main_link().is_none_or(|link| turn.front.credit(link) > 0);
+                    turns.output_full |= sending.main_link().is_none_or(|link| turn.front.credit(link) > 0);
                     break;
                 }
             }
@@ -80,11 +80,11 @@ pub fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
 
 /// Ends the connection, with a reason that stands in the status.
 fn fail(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
-    let Some(sending) = peer.sending.as_deref_mut() else { return };
+    let Some(sending) = peer.channel.sending.as_deref_mut() else { return };
     peer.front.close(Some(refusal.clone().into()));
     sending.stage.fail(refusal);
     sending.stage.end();
-    local.channel_work(peer.key);
+    local.channel_work(peer.place.key);
 }
 
 /// The partner has said what became of a message.
@@ -97,7 +97,7 @@ pub fn outcome(
     answer: Option<&MessageOutcome>,
     settled: bool,
 ) {
-    let Peer { key, front, sending, .. } = peer;
+    let Peer { place: Place { key, .. }, front, channel: ChannelUse { sending, .. }, .. } = peer;
     let Some(sending) = sending.as_deref_mut() else { return };
     if !settled {
         front.settle(link, number, answer.cloned().unwrap_or(MessageOutcome::Accepted));
@@ -139,7 +139,7 @@ pub fn outcome(
 
 /// Once a turn: removes what the partner has confirmed. One unit of work, whatever their number.
 pub fn confirm(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let Peer { sending, .. } = peer;
+    let Peer { channel: ChannelUse { sending, .. }, .. } = peer;
     let Some(sending) = sending.as_deref_mut() else { return };
     let numbers = &mut sending.numbers;
     let count = numbers.messages.iter().take_while(|message| message.became.is_some()).count();
@@ -187,7 +187,7 @@ pub fn confirm(peer: &mut Peer, local: &mut Local, state: &mut State) {
 
 /// A link of the channel ended: the channel's own, or one of many to a partner that is not Bulla.
 pub fn detached(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, why: Option<&Said>) {
-    let Some(sending) = peer.sending.as_deref_mut() else { return };
+    let Some(sending) = peer.channel.sending.as_deref_mut() else { return };
     let detail = why.map_or_else(|| "the partner ended the link".to_owned(), said);
     if let Way::Plain { links, waiting, .. } = &mut sending.way {
         let gone: Vec<String> =
@@ -213,7 +213,7 @@ pub fn said(why: &Said) -> String {
 
 /// STOP CHANNEL. QUIESCE ends after what is under way, FORCE at once.
 pub fn stop(peer: &mut Peer, local: &mut Local, force: bool) {
-    let Some(sending) = peer.sending.as_deref_mut() else { return };
+    let Some(sending) = peer.channel.sending.as_deref_mut() else { return };
     match sending.stage {
         Stage::Running if !force => {
             sending.stage = Stage::Quiescing;
@@ -224,19 +224,19 @@ pub fn stop(peer: &mut Peer, local: &mut Local, force: bool) {
         _ => sending.stage.end(),
     }
     peer.front.close(None);
-    local.channel_work(peer.key);
+    local.channel_work(peer.place.key);
 }
 
 /// At each tick: DISCINT.
 pub fn tick(peer: &mut Peer, local: &mut Local, state: &State) {
-    let Some(sending) = peer.sending.as_deref_mut() else { return };
+    let Some(sending) = peer.channel.sending.as_deref_mut() else { return };
     let limit = sending.definition.disconnect_after;
     let over = !limit.is_zero() && local.now.saturating_duration_since(sending.last_activity) >= limit;
     let waits = state.store.status(sending.queue).is_some_and(|status| status.available > 0);
     if over && sending.stage.is_running() && sending.is_idle() && !waits {
         sending.stage.end();
         peer.front.close(None);
-        local.touch(peer.key);
+        local.touch(peer.place.key);
     }
 }
 

@@ -41,11 +41,11 @@ pub fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: A
         Wants::Put(put) => producer(peer, local, state, &attach, put, &mut made),
         Wants::Get(get) => consumer(peer, local, state, &attach, get, &mut made),
     };
-    if let Some(user) = peer.user.filter(|_| peer.links.get(&link).is_some_and(Link::is_clients)) {
+    if let Some(user) = peer.login.user.filter(|_| peer.links.get(&link).is_some_and(Link::is_clients)) {
         state.users.attached(user);
     }
     if let (Ok(()), Some(Made { temporary: Some(queue), with_link: false, .. })) = (&result, &made) {
-        peer.dynamic.push(*queue);
+        peer.holds.dynamic.push(*queue);
     }
     if let Err(refusal) = result {
         match made {
@@ -91,7 +91,7 @@ fn find(peer: &Peer, local: &mut Local, state: &State, place: &Place) -> Result<
     let (name, is_topic) = match place {
         Place::Named { name, is_topic } => (Some(state.address(name, *is_topic).into_owned()), *is_topic),
         Place::NewTopic => {
-            let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
+            let who = Who::client(peer.login.identity.user.as_deref(), local.index, peer.place.generation);
             let topic = subscribe::temporary(state, who, local)?;
             let name = format!("{}{topic}", topics::PREFIX);
             return Ok(Found { name: Some(name.clone()), topic: Some(topic), told: Some(name) });
@@ -116,7 +116,7 @@ fn producer(
     if let Some(topic) = topic {
         return publisher(peer, local, state, attach, put, topic, told);
     }
-    let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
+    let who = Who::client(peer.login.identity.user.as_deref(), local.index, peer.place.generation);
     let (name, rights) = match (&put.place, name) {
         (Place::NewQueue(wish), _) => {
             let made = make(peer, local, state, Right::Put, wish, made)?;
@@ -174,7 +174,7 @@ fn open_to_put(
     state.may_open(&route)?;
     state.opened_to_put(route.queue);
     producer.route = Some(Arc::new(route));
-    put::prepare(producer, local, state, &peer.identity).inspect_err(|_| {
+    put::prepare(producer, local, state, &peer.login.identity).inspect_err(|_| {
         producer.leave(&mut local.units, state);
     })
 }
@@ -208,9 +208,9 @@ fn accept_producer(
 
 /// A link of that connection that puts, before it is known where and how.
 fn new_producer(attach: &Attach, peer: &Peer, local: &Local) -> Producer {
-    let name = peer.identity.user.clone();
-    let asks_as = local.client_asker(name.as_deref(), peer.generation);
-    Producer::new(attach, Putter { user: peer.user, name, asks_as })
+    let name = peer.login.identity.user.clone();
+    let asks_as = local.client_asker(name.as_deref(), peer.place.generation);
+    Producer::new(attach, Putter { user: peer.login.user, name, asks_as })
 }
 
 /// Makes the queue that a link asks for.
@@ -222,9 +222,9 @@ fn make<'a>(
     wish: &QueueWish,
     made: &'a mut Option<Made>,
 ) -> Result<&'a Made, Refusal> {
-    let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
+    let who = Who::client(peer.login.identity.user.as_deref(), local.index, peer.place.generation);
     state.check_wish(who, right, wish)?;
-    if peer.dynamic.len() >= CONNECTION_QUEUES_MAX {
+    if peer.holds.dynamic.len() >= CONNECTION_QUEUES_MAX {
         let detail = format!("the connection has its maximum of {CONNECTION_QUEUES_MAX} temporary queues");
         return Err(Refusal::new(reason::HANDLE_NOT_AVAILABLE, detail));
     }
@@ -274,7 +274,7 @@ fn get_queued(
     Asked { attach, get, name, selector }: Asked<'_>,
     made: &mut Option<Made>,
 ) -> Result<(), Refusal> {
-    let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
+    let who = Who::client(peer.login.identity.user.as_deref(), local.index, peer.place.generation);
     let right = if get.browses { Right::Browse } else { Right::Get };
     let name = match &get.place {
         Place::NewQueue(wish) => Some(make(peer, local, state, right, wish, made)?.name.clone()),
@@ -290,7 +290,7 @@ fn get_queued(
     may_delete(state, &route, deletes, rights)?;
     if get.opens_itself.is_none() && outgoing::is_protected(&route) {
         // Without a ring nothing on this queue could ever be opened for this user.
-        local.ring(&peer.identity)?;
+        local.ring(&peer.login.identity)?;
     }
     let queue = route.queue;
     let sealing = seal_facts(state, &route, rights);
@@ -303,7 +303,7 @@ fn get_queued(
         Mode::Browses => state.opened_to_get(queue),
         Mode::Takes | Mode::TakesAlone => state.opened_to_take(&name, queue, mode == Mode::TakesAlone)?,
     }
-    let owner = Owner { dispatcher: local.index, generation: peer.generation, link: attach.link };
+    let owner = Owner { dispatcher: local.index, generation: peer.place.generation, link: attach.link };
     let selection = Selection::wanted(selector, owner, &route, state, get.browses);
     let dynamic = made.as_ref().and_then(Made::ends_with_link);
     let consumer = Consumer {
@@ -325,7 +325,7 @@ fn get_queued(
 
 /// A link of that connection that gets whatever comes next from that queue, which it opened by that name.
 fn new_consumer((attach, get): (&Attach, &Get), name: String, route: Route, peer: &Peer, local: &Local) -> Consumer {
-    let who = local.client_asker(peer.identity.user.as_deref(), peer.generation);
+    let who = local.client_asker(peer.login.identity.user.as_deref(), peer.place.generation);
     Consumer::new(attach, get, name, route, who, local.now)
 }
 
@@ -366,7 +366,7 @@ fn publisher(
     topic: String,
     told: Option<String>,
 ) -> Result<(), Refusal> {
-    let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
+    let who = Who::client(peer.login.identity.user.as_deref(), local.index, peer.place.generation);
     state.check_topic(who, Right::Publish, &topic)?;
     if put.sealed {
         // Each subscription's queue has a binding of its own.
@@ -425,7 +425,7 @@ fn get_subscribed(
         return Err(Refusal::new(reason::GET_INHIBITED, "the subscription's queue has GET(DISABLED)"));
     }
     if get.opens_itself.is_none() && outgoing::is_protected(&route) {
-        local.ring(&peer.identity)?;
+        local.ring(&peer.login.identity)?;
     }
     let queue = route.queue;
     state.may_open(&route)?;
@@ -436,7 +436,7 @@ fn get_subscribed(
     state.topics.resumed(&subscription.queue, local.wall_ms);
     // Who may subscribe may know what it takes to open what comes.
     let sealing = seal_facts(state, &route, Right::Inquire.alone());
-    let owner = Owner { dispatcher: local.index, generation: peer.generation, link: attach.link };
+    let owner = Owner { dispatcher: local.index, generation: peer.place.generation, link: attach.link };
     let selection = Selection::wanted(None, owner, &route, state, false);
     let name = subscription.queue.clone();
     let subscribed = Subscribed { durable: subscription.durable.is_some(), shared: !alone };

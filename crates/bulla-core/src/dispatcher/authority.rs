@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 /// The client of a connection.
 pub fn client<'a>(peer: &'a Peer, local: &Local) -> Who<'a> {
-    Who::client(peer.identity.user.as_deref(), local.index, peer.generation)
+    Who::client(peer.login.identity.user.as_deref(), local.index, peer.place.generation)
 }
 
 /// A message on a client's link names another user than the one who puts it. It is refused by the name that was opened.
@@ -64,16 +64,16 @@ pub fn tell_of_sign_in(
 
 /// Closes a connection whose token has expired; asked at each tick, one compare for others.
 pub fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let is_over = peer.sign_in.identity.until.is_some_and(|until| local.wall_ms / 1000 >= until);
+    let is_over = peer.login.sign_in.identity.until.is_some_and(|until| local.wall_ms / 1000 >= until);
     if !is_over || peer.front.is_closed() {
         return;
     }
     let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the token has expired: sign in with a new one");
     tell_of(peer, local, &refusal);
-    peer.admission = Admission::Closed(refusal.clone());
+    peer.login.admission = Admission::Closed(refusal.clone());
     ending::forget_all(peer, local, state, false);
     peer.front.close(Some(refusal.into()));
-    local.touch(peer.key);
+    local.touch(peer.place.key);
 }
 
 /// How long a partner that says it has channels may be connected without one, before it is a client like any other.
@@ -82,12 +82,13 @@ const CHANNEL_WITHIN: Duration = Duration::from_secs(10);
 /// Asks a partner that was let pass for its channels, and has none, whether it may use the queue manager; asked at each
 /// tick.
 pub fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let is_let_in = matches!(peer.admission, Admission::Open) || peer.calling.is_some() || peer.opened.is_none();
-    if is_let_in || peer.is_channel || peer.sending.is_some() || peer.front.is_closed() {
+    let is_let_in =
+        matches!(peer.login.admission, Admission::Open) || peer.channel.calling.is_some() || peer.opened.is_none();
+    if is_let_in || peer.channel.is_channel || peer.channel.sending.is_some() || peer.front.is_closed() {
         return;
     }
     let of_channel = |link: &Link| matches!(link, Link::Receiving(_) | Link::Sending(_));
-    let since = *peer.idle_since.get_or_insert(local.now);
+    let since = *peer.login.idle_since.get_or_insert(local.now);
     if local.now.saturating_duration_since(since) < CHANNEL_WITHIN || peer.links.values().any(of_channel) {
         return;
     }
@@ -95,7 +96,7 @@ pub fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mut State
     tell_of(peer, local, &refusal);
     ending::forget_all(peer, local, state, false);
     peer.front.close(Some(refusal.into()));
-    local.touch(peer.key);
+    local.touch(peer.place.key);
 }
 
 /// Has an event raised in the next turn of any dispatcher. A lockout is in the audit log.
@@ -141,10 +142,10 @@ const KEPT_OUT: &str = "channel-rule";
 /// # Errors
 /// 2035: the connection is to be closed.
 pub fn opened(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
-    if peer.calling.is_some() {
+    if peer.channel.calling.is_some() {
         // A queue manager that was called for a channel is no client.
         let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the connection is a channel's");
-        peer.admission = Admission::Closed(refusal);
+        peer.login.admission = Admission::Closed(refusal);
         return Ok(());
     }
     if peer.partner().is_bulla {
@@ -158,10 +159,10 @@ pub fn opened(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), R
 /// # Errors
 /// 2035, or 2025 where its user has as many connections as it may.
 fn open_to_clients(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
-    if let Admission::Unasked = peer.admission {
-        peer.admission = let_in(peer, local, state).map_or_else(Admission::Closed, |()| Admission::Open);
+    if let Admission::Unasked = peer.login.admission {
+        peer.login.admission = let_in(peer, local, state).map_or_else(Admission::Closed, |()| Admission::Open);
     }
-    match &peer.admission {
+    match &peer.login.admission {
         Admission::Closed(refusal) => Err(refusal.clone()),
         _ => Ok(()),
     }
@@ -173,19 +174,19 @@ fn open_to_clients(peer: &mut Peer, local: &Local, state: &mut State) -> Result<
 /// As [`open_to_clients`]; 2017 where its user has as many links as it may.
 pub fn may_attach(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
     open_to_clients(peer, local, state)?;
-    let Some(user) = peer.user else { return Ok(()) };
-    let suspended = peer.identity.user.as_deref().map_or(0, |name| state.resumable.suspended_of(name));
+    let Some(user) = peer.login.user else { return Ok(()) };
+    let suspended = peer.login.identity.user.as_deref().map_or(0, |name| state.resumable.suspended_of(name));
     state.users.may_attach(user, suspended)
 }
 
 /// Finds the user in force, and counts the connection as that user's.
 fn let_in(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
     admit(peer, local, state)?;
-    if peer.user.is_none() {
+    if peer.login.user.is_none() {
         let limits = &state.definitions.user_limits;
-        let user = state.users.connect(peer.identity.user.as_deref(), limits, local.now)?;
-        peer.user = Some(user);
-        if let (Some(name), share @ 1..) = (&peer.identity.user, state.users.key_share(user)) {
+        let user = state.users.connect(peer.login.identity.user.as_deref(), limits, local.now)?;
+        peer.login.user = Some(user);
+        if let (Some(name), share @ 1..) = (&peer.login.identity.user, state.users.key_share(user)) {
             local.manager.adapters.share_keys(name, share, local.now);
         }
     }
@@ -195,9 +196,9 @@ fn let_in(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refus
 /// Finds the user in force: the one who has signed in, or whom the rules make of that, or as whom that one asks to act.
 /// CONNECT is asked of the one that the rules have come to.
 fn admit(peer: &mut Peer, local: &Local, state: &State) -> Result<(), Refusal> {
-    peer.identity = Identity::default();
-    let is_signed_in = peer.sign_in.identity.user.is_some();
-    let mut signed_in = peer.sign_in.identity.clone();
+    peer.login.identity = Identity::default();
+    let is_signed_in = peer.login.sign_in.identity.user.is_some();
+    let mut signed_in = peer.login.sign_in.identity.clone();
     let required = state.definitions.queue_manager.sign_in_required;
     let mapped = mapped(peer, local, state, CLIENT_CHANNEL, signed_in.user.as_deref())?;
     if !is_signed_in && (required || mapped.sign_in_required) {
@@ -220,7 +221,7 @@ fn admit(peer: &mut Peer, local: &Local, state: &State) -> Result<(), Refusal> {
         if rights.has(right) { Ok(()) } else { Err(no_right(right, &state.definitions.queue_manager.name)) }
     };
     may(signed_in.user.as_deref(), Right::Connect)?;
-    peer.identity = match &signed_in.act_as {
+    peer.login.identity = match &signed_in.act_as {
         None => signed_in,
         Some(other) => {
             may(signed_in.user.as_deref(), Right::AlternateUser)?;
@@ -261,7 +262,7 @@ fn mapped(peer: &mut Peer, local: &Local, state: &State, channel: &str, user: Op
         address: address.ip(),
         subject: subject.as_ref(),
         issuer: issuer.as_ref(),
-        user: peer.sign_in.identity.user.as_deref(),
+        user: peer.login.sign_in.identity.user.as_deref(),
     };
     let kept_out = |(key, rule): (&RuleKey, &Rule)| {
         let refusal = Refusal::new(reason::NOT_AUTHORIZED, format!("{channel}: kept out by {key}"));
@@ -310,14 +311,14 @@ pub fn mapped_channel(
     channel: &str,
     definition: ChannelDefinition,
 ) -> Result<ChannelDefinition, Refusal> {
-    if peer.calling.is_some() {
+    if peer.channel.calling.is_some() {
         // Rules are about who comes, not about who was called.
         prove_for_ring(peer, local, channel, &definition, None)?;
         return Ok(definition);
     }
     let user = local.manager.channel_user(&definition).to_owned();
     let mapped = mapped(peer, local, state, channel, Some(&user))?;
-    if mapped.sign_in_required && peer.sign_in.identity.user.is_none() {
+    if mapped.sign_in_required && peer.login.sign_in.identity.user.is_none() {
         let refusal = kept_out_of(format!("{channel}: the partner has not signed in"));
         let from = peer.address_text();
         denials::tell(&local.manager, local.now, &from, None, &refusal);
@@ -357,8 +358,8 @@ pub fn prove_for_ring(
         return Ok(());
     }
     let user = local.manager.channel_user(definition);
-    let signed_in = peer.calling.is_none() && peer.sign_in.identity.ring;
-    if signed_in && (by == Some(RuleKind::User) || peer.sign_in.identity.user.as_deref() == Some(user)) {
+    let signed_in = peer.channel.calling.is_none() && peer.login.sign_in.identity.ring;
+    if signed_in && (by == Some(RuleKind::User) || peer.login.sign_in.identity.user.as_deref() == Some(user)) {
         return Ok(());
     }
     let word = protection.word();
@@ -382,7 +383,7 @@ pub fn tell_of(peer: &mut Peer, local: &Local, refusal: &Refusal) {
         return;
     }
     let from = peer.address_text();
-    let user = peer.identity.user.as_deref().or(peer.sign_in.identity.user.as_deref());
+    let user = peer.login.identity.user.as_deref().or(peer.login.sign_in.identity.user.as_deref());
     denials::tell(&local.manager, local.now, &from, user, refusal);
 }
 
@@ -404,22 +405,22 @@ fn needs(link: &Link) -> Option<(Right, &str)> {
 /// Rights have changed: connections and links that have lost theirs end with 2035.
 pub fn recheck<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, state: &mut State) {
     for (key, peer) in peers {
-        if peer.calling.is_some() || peer.opened.is_none() || peer.front.is_closed() {
+        if peer.channel.calling.is_some() || peer.opened.is_none() || peer.front.is_closed() {
             continue;
         }
-        let was = match peer.admission {
+        let was = match peer.login.admission {
             Admission::Unasked => continue,
-            Admission::Open => Some(peer.identity.user.clone()),
+            Admission::Open => Some(peer.login.identity.user.clone()),
             Admission::Closed(_) => None,
         };
-        peer.admission = let_in(peer, local, state).map_or_else(Admission::Closed, |()| Admission::Open);
-        if let (Some(user), Admission::Open) = (&was, &peer.admission)
-            && *user != peer.identity.user
+        peer.login.admission = let_in(peer, local, state).map_or_else(Admission::Closed, |()| Admission::Open);
+        if let (Some(user), Admission::Open) = (&was, &peer.login.admission)
+            && *user != peer.login.identity.user
         {
             let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the user in force is another one now: connect again");
-            peer.admission = Admission::Closed(refusal);
+            peer.login.admission = Admission::Closed(refusal);
         }
-        let closed = match &peer.admission {
+        let closed = match &peer.login.admission {
             Admission::Closed(refusal) => Some(refusal.clone()),
             _ => None,
         };

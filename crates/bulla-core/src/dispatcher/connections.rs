@@ -15,8 +15,8 @@ pub fn describe(peer: &Peer, local: &Local) -> Connected {
     let Partner { container, product, version, .. } = peer.partner();
     let product = if version.is_empty() { product } else { format!("{product} {version}") };
     Connected {
-        id: ConnectionId::new(local.index, peer.generation),
-        user: peer.identity.user.clone(),
+        id: ConnectionId::new(local.index, peer.place.generation),
+        user: peer.login.identity.user.clone(),
         application: container,
         product,
         address: peer.from.map(|from| from.to_string()).unwrap_or_default(),
@@ -45,7 +45,7 @@ fn handle(link: &Link, peer: &Peer) -> Handle {
         }
         Link::Receiving(receiving) => (receiving.channel().to_owned(), Purpose::Channel, 0),
         Link::Sending(_) => {
-            let channel = peer.sending.as_ref().map(|sending| sending.id.channel.clone());
+            let channel = peer.channel.sending.as_ref().map(|sending| sending.id.channel.clone());
             (channel.unwrap_or_default(), Purpose::Channel, 0)
         }
         Link::Coordinator(_) => (String::new(), Purpose::Units, 0),
@@ -63,16 +63,16 @@ pub fn stop(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let refusal = Refusal::new(reason::CONNECTION_BROKEN, "an administrator stopped this connection");
     ending::forget_all(peer, local, state, false);
     peer.front.close(Some(refusal.into()));
-    local.touch(peer.key);
+    local.touch(peer.place.key);
 }
 
 /// Ends a connection for a new one of its container.
 pub fn displace(peer: &mut Peer, local: &mut Local, state: &mut State) {
     // It may have given the place up meanwhile.
-    if peer.sole.is_some() {
+    if peer.holds.sole.is_some() {
         ending::suspend_all(peer, local, state);
         ending::forget_all(peer, local, state, false);
         peer.front.close(Some(sole_connection::displaced()));
-        local.touch(peer.key);
+        local.touch(peer.place.key);
     }
 }

@@ -29,13 +29,13 @@ pub fn detach(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkI
 pub fn detach_with(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, why: Failure) {
     forget(peer, local, state, link, false);
     peer.front.detach(link, why);
-    local.touched.push(peer.key);
+    local.touched.push(peer.place.key);
 }
 
 /// Gives back all that a link held; what was delivered and not settled counts as `failed` or not.
 pub fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, failed: bool) {
     let gone = peer.links.remove(&link);
-    if let Some(user) = peer.user.filter(|_| gone.as_ref().is_some_and(Link::is_clients)) {
+    if let Some(user) = peer.login.user.filter(|_| gone.as_ref().is_some_and(Link::is_clients)) {
         let granted = if let Some(Link::Producer(producer)) = &gone { producer.credit.granted } else { 0 };
         state.users.detached(user, granted);
     }
@@ -50,7 +50,7 @@ pub fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkI
             producer.dynamic.iter().for_each(|queue| state.end_dynamic(*queue));
             if !producer.pending.is_empty() {
                 // Their sender has settled them: they are put when their adapters are done.
-                local.producers.departed.insert((peer.key, peer.generation, link), producer);
+                local.producers.departed.insert((peer.place.key, peer.place.generation, link), producer);
             }
             if has_lost {
                 unit_of_work::go_on(peer, local, state);
@@ -58,7 +58,7 @@ pub fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkI
         }
         Some(Link::Consumer(mut consumer)) => {
             consumer.resumes.place.iter().for_each(|link| state.resumable.end(link));
-            consumer.leave(peer.user, local.wall_ms, state, failed);
+            consumer.leave(peer.login.user, local.wall_ms, state, failed);
             let queue = consumer.route.queue;
             if let Some(consumers) = local.serving.consumers.get_mut(&queue) {
                 consumers.remove(peer.seat(link));
@@ -96,24 +96,24 @@ pub fn forget_all(peer: &mut Peer, local: &mut Local, state: &mut State, failed:
     for link in links {
         forget(peer, local, state, link, failed);
     }
-    for queue in std::mem::take(&mut peer.dynamic) {
+    for queue in std::mem::take(&mut peer.holds.dynamic) {
         state.end_dynamic(queue);
     }
     sole::leave(peer, local, state);
     let why = peer.ended.closed_by.clone().or_else(|| peer.ended.broken.clone());
-    match peer.calling.take() {
-        Some(calling) if peer.sending.is_none() => {
+    match peer.channel.calling.take() {
+        Some(calling) if peer.channel.sending.is_none() => {
             let broken = || Refusal::new(reason::CONNECTION_BROKEN, why.unwrap_or_else(|| "the call ended".into()));
             let told = state.channels.get(&calling.id).is_some_and(|instance| instance.status.stop_requested);
             let Calling { id, failure, .. } = *calling;
             let refusal = (!told).then(|| failure.unwrap_or_else(broken));
-            let place = Place { dispatcher: local.index, peer: peer.key, generation: peer.generation };
+            let place = Place { dispatcher: local.index, peer: peer.place.key, generation: peer.place.generation };
             supervisor::ended(&local.moment(), state, &id, Some(place), refusal);
         }
         // A channel that has not come to run yet ends once, for the reason that the call has.
         calling => {
             if let (Some(refusal), Some(sending)) =
-                (calling.and_then(|calling| calling.failure), peer.sending.as_deref_mut())
+                (calling.and_then(|calling| calling.failure), peer.channel.sending.as_deref_mut())
             {
                 sending.failed(refusal);
             }
@@ -152,7 +152,7 @@ pub fn delete_closed(local: &Local, state: &mut State, queue: &str, how: Deletes
 pub fn end_consumers<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, state: &mut State, queue: QueueId) {
     let Some(consumers) = local.serving.consumers.remove(&queue) else { return };
     for Seat { key, generation, link } in consumers.seats() {
-        let Some(peer) = peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };
+        let Some(peer) = peers.get_mut(key).filter(|peer| peer.place.generation == generation) else { continue };
         let Some(Link::Consumer(consumer)) = peer.links.get(&link) else { continue };
         let refusal = queue_is_gone(&consumer.opened);
         detach(peer, local, state, link, &refusal);

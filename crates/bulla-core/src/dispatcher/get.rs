@@ -8,7 +8,7 @@ use super::consumers::Looked;
 use super::ending;
 use super::local::{Confirmation, Confirmed, Local, Removal};
 use super::passed_over::Why;
-use super::peer::{Link, Peer};
+use super::peer::{Link, Login, Peer, Place};
 use super::returns::{fail, give_back, is_passing, quarantine, reject, rejected_to, stay};
 use super::sealing::OpeningKeys;
 use super::unit_of_work;
@@ -40,7 +40,8 @@ const OPEN_INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// Hot path, once per message that a client gets: the next message of its queue, if the link takes one.
 pub fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> Looked {
-    let Peer { key, front, links, identity, generation, output_full, user, staged_gets, .. } = peer;
+    let Peer { place: Place { key, generation }, front, links, login, turns, units, .. } = peer;
+    let Login { identity, user, .. } = login;
     let (front, Some(Link::Consumer(consumer))) = (&mut **front, links.get_mut(&link)) else { return Looked::Gone };
     if let Err(refusal) = consumer.look_up_again(state) {
         ending::detach(peer, local, state, link, &refusal);
@@ -50,7 +51,7 @@ pub fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link:
         if front.credit(link) == 0 {
             return Looked::NoCredit;
         }
-        *output_full = true;
+        turns.output_full = true;
         return Looked::Blocked;
     }
     if let Err(refusal) = consumer.may_acquire(local, state) {
@@ -72,7 +73,8 @@ pub fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link:
     };
     let payload = match Outgoing::as_stored(stored, &consumer.route, consumer.opens_itself) {
         Ok(message) => {
-            Delivering { consumer, front, staged_gets, user: *user, link }.send(local, state, &locked, message);
+            Delivering { consumer, front, staged_gets: &mut units.staged_gets, user: *user, link }
+                .send(local, state, &locked, message);
             return Looked::Sent;
         }
         Err(payload) => payload,
@@ -375,7 +377,7 @@ fn fault(local: &Local, policy: &Policy, error: &OpenError, cost: &Cost) -> Faul
 /// An adapter is done with a message of this link.
 pub fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Finished) {
     let Finished { asker, outcome, cost } = done;
-    let Peer { links, identity, .. } = &mut *peer;
+    let Peer { links, login: Login { identity, .. }, .. } = &mut *peer;
     let Some(Link::Consumer(consumer)) = links.get_mut(&asker.link) else { return };
     let LinkOpener { line, keys, .. } = &mut consumer.opener;
     let is_waited_for = line.fill(asker.slot, |_, Away(arrival, policy)| {
@@ -397,7 +399,7 @@ pub fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Fin
 /// Sends what is opened at the head of the link's openings, and deals with what did not open.
 fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     loop {
-        let Peer { front, links, user, staged_gets, .. } = peer;
+        let Peer { front, links, login: Login { user, .. }, units, .. } = peer;
         let (front, Some(Link::Consumer(consumer))) = (&mut **front, links.get_mut(&link)) else { return };
         let Some((Opening { locked, _held }, ready)) = consumer.opener.line.take_front() else { return };
         let queue = consumer.route.queue;
@@ -408,7 +410,8 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
         match ready {
             Ok(readable) => {
                 let message = Outgoing::opened(readable);
-                Delivering { consumer, front, staged_gets, user: *user, link }.send(local, state, &locked, message);
+                Delivering { consumer, front, staged_gets: &mut units.staged_gets, user: *user, link }
+                    .send(local, state, &locked, message);
             }
             Err(Fault::NotMine) => not_mine(consumer, local, state, locked.id),
             Err(Fault::Later { cause, detail }) => {
@@ -488,7 +491,7 @@ pub fn settled(peer: &mut Peer, local: &mut Local, state: &mut State, said: Sett
     let id = MessageId(token);
     let mut applied = Applied::default();
     if let Some(failures) = consumer.deliveries.take(id) {
-        match apply(consumer, peer.user, local, state, (id, failures), outcome.as_ref()) {
+        match apply(consumer, peer.login.user, local, state, (id, failures), outcome.as_ref()) {
             Some(done) => applied = done,
             None => return,
         }
@@ -505,7 +508,12 @@ pub fn settled(peer: &mut Peer, local: &mut Local, state: &mut State, said: Sett
         match applied.ticket {
             Some(ticket) if !state.store.is_synced(ticket) => local.journaling.confirmations.push(Confirmation {
                 ticket,
-                what: Confirmed::Removal(Removal { key: peer.key, generation: peer.generation, link, token }),
+                what: Confirmed::Removal(Removal {
+                    key: peer.place.key,
+                    generation: peer.place.generation,
+                    link,
+                    token,
+                }),
             }),
             _ => peer.front.settle(link, token, state_out),
         }
@@ -589,7 +597,7 @@ pub fn credit(peer: &mut Peer, local: &mut Local, link: LinkId, drain: bool) {
             consumers.has_credit(peer.seat(link), takes_next, drains);
             local.serving.list.add_for_credit(queue);
         }
-    } else if let Some(sending) = &peer.sending {
+    } else if let Some(sending) = &peer.channel.sending {
         local.serve(sending.queue);
     }
 }

@@ -56,7 +56,7 @@ pub enum Link {
     Consumer(Box<Consumer>),
     /// A channel, or a broker that is not ours, sends.
     Receiving(Box<Receiving>),
-    /// A channel's: this side sends, and `Peer::sending` knows the rest.
+    /// A channel's: this side sends, and `ChannelUse::sending` knows the rest.
     Sending(SessionId),
     /// The client begins and ends units of work.
     Coordinator(Coordinator),
@@ -100,17 +100,42 @@ pub struct Place {
 
 /// A connection. What moves its bytes knows its transport by its own type; everything else does not.
 pub struct Peer<T: ?Sized = dyn Transport> {
-    /// Its place in the dispatcher.
-    pub key: usize,
+    /// Where the dispatcher has it.
+    pub place: Place,
     /// Its front end.
     pub front: Box<Front>,
     /// Where it comes from, as long as it may be asked for: the system forgets it when the partner hangs up. None for a
     /// call that is still under way.
     pub from: Option<SocketAddr>,
+    /// When it was accepted or made, milliseconds since 1970.
+    pub since_ms: u64,
     /// What went over it.
     pub traffic: Traffic,
-    /// A consumer found the output full: its queues are served again after the next write.
-    pub output_full: bool,
+    /// Who it is, and whether it was let in.
+    pub login: Login,
+    /// What the other end said of itself.
+    pub opened: Option<Box<Introduction>>,
+    /// What the dispatcher's turns have to do with it.
+    pub turns: Turns,
+    /// What it has of all messages that are arriving.
+    pub arriving: Share,
+    /// Its links.
+    pub links: HashMap<LinkId, Link>,
+    /// Its units of work.
+    pub units: Units,
+    /// What is let go of with the connection, beside its links.
+    pub holds: Holds,
+    /// What it is to a channel.
+    pub channel: ChannelUse,
+    /// How it has ended, where it has.
+    pub ended: Ended,
+    /// What it runs over.
+    pub transport: T,
+}
+
+/// Who a connection is, and whether it was let in.
+#[derive(Default)]
+pub struct Login {
     /// As whom it acts, once it was let in.
     pub identity: Identity,
     /// That user, as one who is limited.
@@ -120,75 +145,70 @@ pub struct Peer<T: ?Sized = dyn Transport> {
     pub admission: Admission,
     /// Since when it has been open without being let in, and without a channel.
     pub idle_since: Option<Instant>,
-    /// Changes of definitions that the journal has not synced yet: nothing goes out meanwhile.
-    pub held: u32,
-    /// Its links.
-    pub links: HashMap<LinkId, Link>,
-    /// What the other end said of itself.
-    pub opened: Option<Box<Introduction>>,
-    /// Which of the connections that had this place it is.
-    pub generation: u64,
-    /// When it was accepted or made, milliseconds since 1970.
-    pub since_ms: u64,
-    /// What it has of all messages that are arriving.
-    pub arriving: Share,
+}
+
+/// What the dispatcher's turns have to do with a connection.
+#[derive(Default)]
+pub struct Turns {
     /// To be looked at or written to in this turn.
     pub listed: bool,
     /// On the list of connections to look at.
     pub active: bool,
-    /// How it has ended, where it has.
-    pub ended: Ended,
-    /// The call that this connection is, where this side began it for a channel.
-    pub calling: Option<Box<Calling>>,
-    /// The sending end of a channel.
-    pub sending: Option<Box<Sending>>,
-    /// A channel, or a partner that is not ours, has sent on it.
-    pub is_channel: bool,
-    /// Its open units of work.
-    pub units: Vec<UnitId>,
+    /// A consumer found the output full: its queues are served again after the next write.
+    pub output_full: bool,
+    /// Changes of definitions that the journal has not synced yet: nothing goes out meanwhile.
+    pub held: u32,
+}
+
+/// Units of work of a connection.
+#[derive(Default)]
+pub struct Units {
+    /// Those that are open.
+    pub open: Vec<UnitId>,
     /// Where among the deliveries of which unit one is that has an outcome there.
     pub staged_gets: HashMap<(LinkId, MessageId), (UnitId, usize)>,
+}
+
+/// What is let go of with a connection, beside its links.
+#[derive(Default)]
+pub struct Holds {
     /// Temporary queues that end with the connection.
     pub dynamic: Vec<QueueId>,
     /// It is, or waits to be, the only connection of its container.
     pub sole: Option<Wish>,
     /// Its links that are suspended.
     pub left: Vec<Left>,
-    /// What it runs over.
-    pub transport: T,
+}
+
+/// What a connection is to a channel.
+#[derive(Default)]
+pub struct ChannelUse {
+    /// The call that this connection is, where this side began it.
+    pub calling: Option<Box<Calling>>,
+    /// The sending end.
+    pub sending: Option<Box<Sending>>,
+    /// A channel, or a partner that is not ours, has sent on it.
+    pub is_channel: bool,
 }
 
 impl<T: Transport> Peer<T> {
     /// A connection that has just come, or was just called for.
     pub fn new(place: Place, front: Box<Front>, mut transport: T, local: &Local) -> Self {
         Self {
-            key: place.key,
-            generation: place.generation,
-            since_ms: local.wall_ms,
+            place,
             front,
             from: transport.partner_address(),
+            since_ms: local.wall_ms,
             traffic: Traffic::default(),
-            output_full: false,
-            identity: Identity::default(),
-            user: None,
-            sign_in: SignIn::default(),
-            admission: Admission::default(),
-            held: 0,
-            links: HashMap::default(),
+            login: Login::default(),
             opened: None,
+            turns: Turns::default(),
             arriving: Share::new(local.now),
-            listed: false,
-            active: false,
+            links: HashMap::default(),
+            units: Units::default(),
+            holds: Holds::default(),
+            channel: ChannelUse::default(),
             ended: Ended::default(),
-            idle_since: None,
-            calling: None,
-            sending: None,
-            is_channel: false,
-            units: Vec::new(),
-            staged_gets: HashMap::default(),
-            dynamic: Vec::new(),
-            sole: None,
-            left: Vec::new(),
             transport,
         }
     }
@@ -246,30 +266,36 @@ impl<T: Transport + ?Sized> Peer<T> {
 
     /// One of its links, among those that get from a queue.
     pub fn seat(&self, link: LinkId) -> Seat {
-        Seat { key: self.key, generation: self.generation, link }
+        Seat { key: self.place.key, generation: self.place.generation, link }
     }
 
     /// Whose processor time its turns are.
     pub fn role(&self) -> Role {
-        if self.is_channel || self.calling.is_some() { Role::ChannelInitiator } else { Role::QueueManager }
+        if self.channel.is_channel || self.channel.calling.is_some() {
+            Role::ChannelInitiator
+        } else {
+            Role::QueueManager
+        }
     }
 
     /// Whether it is unauthenticated: it has not signed in, or as ANONYMOUS, and is no channel.
     pub fn is_unauthenticated(&self) -> bool {
-        self.sign_in.identity.user.is_none() && self.identity.user.is_none() && self.role() != Role::ChannelInitiator
+        self.login.sign_in.identity.user.is_none()
+            && self.login.identity.user.is_none()
+            && self.role() != Role::ChannelInitiator
     }
 
     /// The user whose share of the dispatcher's time this connection uses. None for channels, and for unauthenticated
     /// clients, which have one share together.
     pub fn sharing_user(&self) -> Option<UserId> {
-        self.user.filter(|_| !self.is_unauthenticated() && self.role() != Role::ChannelInitiator)
+        self.login.user.filter(|_| !self.is_unauthenticated() && self.role() != Role::ChannelInitiator)
     }
 
     /// Whether what a channel sends on it has room in memory. Where it has not, nothing is read: what is in memory is
     /// put on its queues first.
     pub fn has_room(&self) -> bool {
         let is_full = |link: &Link| matches!(link, Link::Receiving(receiving) if !receiving.has_room());
-        !self.is_channel || !self.links.values().any(is_full)
+        !self.channel.is_channel || !self.links.values().any(is_full)
     }
 
     /// Bytes that it holds of messages that are arriving, and of a frame that has begun.
@@ -279,7 +305,7 @@ impl<T: Transport + ?Sized> Peer<T> {
 
     /// SSLRKEYC of a channel on this connection, in bytes: the side that called renews the keys, the other one lets it.
     pub fn renew_keys(&mut self, bytes: u32) {
-        let calls = self.calling.is_some();
+        let calls = self.channel.calling.is_some();
         self.transport.renew_keys(bytes, calls);
     }
 

@@ -4,7 +4,7 @@
 use super::authority;
 use super::ending;
 use super::local::{Confirmation, Confirmed, Local};
-use super::peer::{Link, Peer};
+use super::peer::{Link, Login, Peer, Place};
 use super::producer::{Pending, Producer, Receipt};
 use super::publish;
 use super::sealing::{Sealing, Stage, Task, Treatment, line_full, sealing_memory};
@@ -40,7 +40,7 @@ const NOT_FOUND: &str = "amqp:not-found";
 /// Hot path, once per message that a client puts. False, and nothing is done, where the link is none on which a client
 /// puts.
 pub fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: &mut Delivery) -> bool {
-    let Peer { key, front, links, identity, generation, .. } = peer;
+    let Peer { place: Place { key, generation }, front, links, login: Login { identity, .. }, .. } = peer;
     let (front, Some(Link::Producer(producer))) = (&mut **front, links.get_mut(&delivery.link)) else { return false };
     let unit = delivery.unit.map(|unit| local.units.of(*key, *generation, unit));
     let receipt = Receipt {
@@ -471,7 +471,7 @@ pub fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Fin
     let Some(Link::Producer(producer)) = peer.links.get_mut(&asker.link) else { return };
     note(producer, local, done);
     put_ready(producer, Some(&mut *peer.front), local, state);
-    if !peer.units.is_empty() {
+    if !peer.units.open.is_empty() {
         unit_of_work::go_on(peer, local, state);
     }
     replenish(peer, local, state, asker.link);
@@ -619,13 +619,13 @@ pub fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, link: Li
     let Some(Link::Producer(producer)) = peer.links.get_mut(&link) else { return };
     let wanted = match wanted(producer, local, state) {
         Ok(wanted) => wanted,
-        Err(again) => return again.into_iter().for_each(|at| local.pace(at, peer.key, link)),
+        Err(again) => return again.into_iter().for_each(|at| local.pace(at, peer.place.key, link)),
     };
     let user = producer.putter.user;
     let Some(route) = producer.route.as_ref().filter(|_| producer.opened.is_some()) else {
         let wanted = state.promise(None, user, wanted);
         match (wanted, producer.credit.granted) {
-            (0, 0) => local.pace(local.now + BACKLOG_LOOK_AGAIN_AFTER, peer.key, link),
+            (0, 0) => local.pace(local.now + BACKLOG_LOOK_AGAIN_AFTER, peer.place.key, link),
             (0, _) => {}
             _ => grant(producer, &mut *peer.front, state, link, wanted),
         }
@@ -634,14 +634,17 @@ pub fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, link: Li
     let (queue, waits_when_full) = (route.queue, route.waits_when_full);
     let granted = state.promise(Some(route), user, wanted);
     // What fills the queue is this client's own unit of work: it would wait for itself. Its next message is refused.
-    let fills_it = || local.units.has_staged(&peer.units, queue);
-    let granted =
-        if granted == 0 && producer.credit.granted == 0 && !peer.units.is_empty() && fills_it() { 1 } else { granted };
+    let fills_it = || local.units.has_staged(&peer.units.open, queue);
+    let granted = if granted == 0 && producer.credit.granted == 0 && !peer.units.open.is_empty() && fills_it() {
+        1
+    } else {
+        granted
+    };
     if granted == 0 {
         match producer.credit.granted {
-            0 if waits_when_full => local.wait_for_room(queue, peer.key, link, state),
+            0 if waits_when_full => local.wait_for_room(queue, peer.place.key, link, state),
             // It hears of a full queue by its messages' being refused.
-            0 => local.pace(local.now + BACKLOG_LOOK_AGAIN_AFTER, peer.key, link),
+            0 => local.pace(local.now + BACKLOG_LOOK_AGAIN_AFTER, peer.place.key, link),
             _ => {}
         }
         return;
@@ -694,7 +697,7 @@ fn grant(producer: &mut Producer, front: &mut Front, state: &mut State, link: Li
 /// up again, and leads it to room elsewhere where it leads elsewhere now. Where nothing may be put any more, or the
 /// queue is gone, it would wait for ever, so its link ends with the reason.
 pub fn may_wait(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> bool {
-    let Peer { links, identity, generation, .. } = peer;
+    let Peer { place: Place { generation, .. }, links, login: Login { identity, .. }, .. } = peer;
     let Some(Link::Producer(producer)) = links.get_mut(&link) else { return false };
     let (Some(opened), Some(known)) = (&producer.opened, &producer.route) else { return true };
     let known_queue = known.queue;
@@ -716,7 +719,7 @@ pub fn may_wait(peer: &mut Peer, local: &mut Local, state: &mut State, link: Lin
                     Ok(()) => {
                         producer.route = Some(now);
                         replenish(peer, local, state, link);
-                        local.touch(peer.key);
+                        local.touch(peer.place.key);
                         return false;
                     }
                     Err(refusal) => {

@@ -3,7 +3,7 @@
 
 use super::consumer::Consumer;
 use super::local::{Confirmation, Confirmed, Local};
-use super::peer::{Left, Link, Peer};
+use super::peer::{Left, Link, Peer, Place};
 use super::returns;
 use crate::asker::Who;
 use crate::authority::Right;
@@ -44,7 +44,7 @@ impl Resumption {
 
 /// What a link is known by; none where its client has not signed in: then nothing tells it from another one.
 fn name_of(peer: &Peer, attach: &Attach) -> Option<LinkName> {
-    let (user, open) = (peer.identity.user.clone()?, peer.opened.as_ref()?);
+    let (user, open) = (peer.login.identity.user.clone()?, peer.opened.as_ref()?);
     Some(LinkName { user, container: open.container.clone(), name: attach.name.clone(), direction: attach.direction() })
 }
 
@@ -158,7 +158,7 @@ pub fn gets(
         }
     }
     for id in consumer.deliveries.outstanding.clone() {
-        consumer.note_returned(peer.user, state, id);
+        consumer.note_returned(peer.login.user, state, id);
     }
     resumption.unsettled = Some(entries);
     resumption
@@ -201,7 +201,7 @@ impl Resumption {
 /// The attachment of a link is over and was not closed: what is unsettled on it is kept, where it may be resumed. To be
 /// called before the link is forgotten.
 pub fn suspend(peer: &mut Peer, local: &Local, state: &mut State, link: LinkId, over: Over) {
-    let Peer { key, generation, front, links, .. } = peer;
+    let Peer { place: Place { key, generation }, front, links, .. } = peer;
     let (resumable, session, kept) = match links.get_mut(&link) {
         Some(Link::Producer(producer)) => {
             let Some(resumable) = producer.resumable.take() else { return };
@@ -226,19 +226,19 @@ pub fn suspend(peer: &mut Peer, local: &Local, state: &mut State, link: LinkId, 
     };
     state.resumable.suspend(&resumable, kept, over, local.now);
     if over < Over::Connection {
-        peer.left.retain(|left| state.resumable.is_kept(&left.link));
-        peer.left.push(Left { session, link: *resumable });
+        peer.holds.left.retain(|left| state.resumable.is_kept(&left.link));
+        peer.holds.left.push(Left { session, link: *resumable });
     }
 }
 
 /// A session, or with none the connection, is over: the time of links that were suspended before may count now.
 pub fn over(peer: &mut Peer, local: &Local, state: &mut State, session: Option<SessionId>) {
     let over = if session.is_some() { Over::Session } else { Over::Connection };
-    for left in peer.left.iter().filter(|left| session.is_none_or(|session| left.session == session)) {
+    for left in peer.holds.left.iter().filter(|left| session.is_none_or(|session| left.session == session)) {
         state.resumable.over(&left.link, over, local.now);
     }
     if session.is_none() {
-        peer.left.clear();
+        peer.holds.left.clear();
     }
 }
 
@@ -281,11 +281,11 @@ impl Local {
 
     /// Holds what a connection is told until the journal has synced that ticket.
     fn hold_until(&mut self, peer: &mut Peer, ticket: Ticket) {
-        peer.held += 1;
+        peer.turns.held += 1;
         self.journaling.urgent = true;
         // They are in the order of their tickets: behind the last one that waits.
         let ticket = self.journaling.confirmations.last_of(ticket.store()).unwrap_or(ticket);
-        let what = Confirmed::Defined { key: peer.key, generation: peer.generation };
+        let what = Confirmed::Defined { key: peer.place.key, generation: peer.place.generation };
         self.journaling.confirmations.push(Confirmation { ticket, what });
     }
 }

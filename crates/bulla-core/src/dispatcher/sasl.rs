@@ -32,7 +32,7 @@ pub fn init(peer: &mut Peer, local: &Local, proof: Proof) {
             Ok(mut exchange) => {
                 let users = &local.manager.users;
                 let challenge = exchange.challenge(users.verifier(exchange.user()), users.crypto());
-                peer.sign_in.exchange = Some(Exchange::Challenged(Box::new(exchange)));
+                peer.login.sign_in.exchange = Some(Exchange::Challenged(Box::new(exchange)));
                 peer.front.challenge(challenge);
             }
             Err(error) => refuse(peer, local, None, &error),
@@ -42,14 +42,14 @@ pub fn init(peer: &mut Peer, local: &Local, proof: Proof) {
 
 /// A client answers a challenge.
 pub fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
-    match peer.sign_in.exchange.take() {
+    match peer.login.sign_in.exchange.take() {
         Some(Exchange::Challenged(exchange)) => {
             let finish = || exchange.finish(response, local.manager.users.crypto());
             match judge(&local.manager, exchange.user(), ip(peer), finish, |error| *error == ScramError::NotAuthentic) {
                 Ok(Ok(proof)) => {
                     let user = Some(exchange.user().to_owned());
                     let identity = Identity { user, ring: true, ..Identity::default() };
-                    peer.sign_in.exchange = Some(Exchange::Proved(identity));
+                    peer.login.sign_in.exchange = Some(Exchange::Proved(identity));
                     peer.front.challenge(proof);
                 }
                 Ok(Err(error)) => refuse(peer, local, Some(exchange.user()), &error),
@@ -92,8 +92,8 @@ fn by_password(peer: &mut Peer, local: &Local, user: String, password: Zeroizing
 
 /// Has `look` called on another thread when its turn comes; the verdict comes to this dispatcher.
 fn check(peer: &mut Peer, local: &Local, is_known: bool, look: impl FnOnce(&Manager) -> Verdict + Send + 'static) {
-    let applicant = Applicant { address: ip(peer), is_known, connection: Arc::downgrade(&peer.sign_in.alive) };
-    let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.key, peer.generation);
+    let applicant = Applicant { address: ip(peer), is_known, connection: Arc::downgrade(&peer.login.sign_in.alive) };
+    let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.place.key, peer.place.generation);
     let carried_out = move |turn| {
         let verdict = match turn {
             Turn::Check => look(&manager),
@@ -219,7 +219,7 @@ fn other_user(authorization: &str, user: &str) -> Option<Option<String>> {
 }
 
 fn done(peer: &mut Peer, identity: Identity) {
-    peer.sign_in.identity = identity;
+    peer.login.sign_in.identity = identity;
     peer.front.signed_in(true);
 }
 

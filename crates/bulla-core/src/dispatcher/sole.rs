@@ -10,20 +10,21 @@ use crate::sole_connection::{self, Answer, Wish};
 /// Answers a client's open, unless it was closed. A client that wants to be the only connection of its container is
 /// refused, or waits until the other one is gone, where there is one.
 pub fn answer_open(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let wish = peer.opened.as_deref().map_or(Ok(None), |said| Wish::of(said, peer.sign_in.identity.user.as_deref()));
+    let wish =
+        peer.opened.as_deref().map_or(Ok(None), |said| Wish::of(said, peer.login.sign_in.identity.user.as_deref()));
     let wish = match wish {
         Ok(Some(wish)) => wish,
         Ok(None) => return peer.front.accept_open(None),
         Err(why) => return peer.front.refuse_open(why),
     };
-    match state.sole_connections.claim(&wish, ConnectionId::new(local.index, peer.generation)) {
+    match state.sole_connections.claim(&wish, ConnectionId::new(local.index, peer.place.generation)) {
         Answer::Opens => {
             peer.front.accept_open(Some(wish.policy));
-            peer.sole = Some(wish);
+            peer.holds.sole = Some(wish);
         }
         Answer::Refused => peer.front.refuse_open(sole_connection::refused(&wish.container)),
         Answer::Waits { closes } => {
-            peer.sole = Some(wish);
+            peer.holds.sole = Some(wish);
             post(local, closes, Notice::Displaced { generation: closes.generation() });
         }
     }
@@ -37,16 +38,16 @@ fn post(local: &Local, to: ConnectionId, notice: Notice) {
 
 /// Opens a connection that has waited to be the only one of its container.
 pub fn open(peer: &mut Peer, local: &mut Local) {
-    if let Some(wish) = &peer.sole {
+    if let Some(wish) = &peer.holds.sole {
         peer.front.accept_open(Some(wish.policy));
-        local.touch(peer.key);
+        local.touch(peer.place.key);
     }
 }
 
 /// A connection has ended: the next one of its container is opened.
 pub fn leave(peer: &mut Peer, local: &Local, state: &mut State) {
-    let Some(wish) = peer.sole.take() else { return };
-    let id = ConnectionId::new(local.index, peer.generation);
+    let Some(wish) = peer.holds.sole.take() else { return };
+    let id = ConnectionId::new(local.index, peer.place.generation);
     if let Some(next) = state.sole_connections.leave(&wish.container, id) {
         post(local, next, Notice::Sole { generation: next.generation() });
     }

@@ -55,7 +55,7 @@ pub fn open(
     topic: String,
     selector: Option<Selector>,
 ) -> Result<Subscription, Refusal> {
-    let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
+    let who = Who::client(peer.login.identity.user.as_deref(), local.index, peer.place.generation);
     let Get { durable, shared, leaves_out_own: is_local_left_out, .. } = *get;
     let selector_text = get.selector.as_deref().unwrap_or_default().trim_end().to_owned();
     if durable && selector_text.chars().any(char::is_control) {
@@ -92,7 +92,7 @@ pub fn recover(
     attach: &Attach,
     is_global: bool,
 ) -> Result<Subscription, Refusal> {
-    let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
+    let who = Who::client(peer.login.identity.user.as_deref(), local.index, peer.place.generation);
     let name = name(peer, attach, is_global)?;
     let none = || Refusal::new(reason::NO_SUBSCRIPTION, format!("there is no subscription {name}"));
     let (topic, queue) = state.durable_of(who, &name).ok_or_else(none)?;

@@ -82,13 +82,13 @@ fn declare(peer: &mut Peer, local: &mut Local, answer: Answer) -> Result<UnitId,
         let text = "the answer to a declare is the transaction: it can't be settled";
         return Err(Failure::NotAllowed(text.into()));
     }
-    if peer.units.len() >= UNITS_PER_CONNECTION_MAX {
+    if peer.units.open.len() >= UNITS_PER_CONNECTION_MAX {
         return Err(limit("units", format!("{UNITS_PER_CONNECTION_MAX} units of work are open")).into());
     }
     let id = local.units.next_id();
     let unit = Unit {
-        key: peer.key,
-        generation: peer.generation,
+        key: peer.place.key,
+        generation: peer.place.generation,
         coordinator: answer.link,
         declared_at: local.now,
         store: None,
@@ -100,12 +100,12 @@ fn declare(peer: &mut Peer, local: &mut Local, answer: Answer) -> Result<UnitId,
         discharge: None,
     };
     local.units.open.insert(id, unit);
-    peer.units.push(id);
+    peer.units.open.push(id);
     Ok(id)
 }
 
 fn discharge(peer: &mut Peer, local: &mut Local, state: &mut State, unit: UnitId, backs_out: bool, answer: Answer) {
-    let Some(id) = local.units.of(peer.key, peer.generation, unit) else {
+    let Some(id) = local.units.of(peer.place.key, peer.place.generation, unit) else {
         return say(peer, local, state, answer, Err(Failure::UnitUnknown));
     };
     if backs_out {
@@ -124,7 +124,7 @@ fn discharge(peer: &mut Peer, local: &mut Local, state: &mut State, unit: UnitId
 pub fn go_on(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let is_due = |unit: &Unit| unit.discharge.is_some() && unit.pending == 0;
     let due: Vec<UnitId> =
-        peer.units.iter().copied().filter(|id| local.units.open.get(id).is_some_and(is_due)).collect();
+        peer.units.open.iter().copied().filter(|id| local.units.open.get(id).is_some_and(is_due)).collect();
     for id in due {
         let Some(mut unit) = take(peer, local, id) else { continue };
         let Some(answer) = unit.discharge.take() else { continue };
@@ -186,7 +186,7 @@ fn undo(peer: &mut Peer, local: &mut Local, state: &mut State, contents: Content
         ending::detach_with(peer, local, state, link, Failure::UnitBackedOut(text.into()));
     }
     for get in gets {
-        peer.staged_gets.remove(&(get.link, get.id));
+        peer.units.staged_gets.remove(&(get.link, get.id));
         match get.is_acquired {
             true => return_acquired(peer, local, state, &get),
             false => return_delivery(peer, local, state, get),
@@ -198,7 +198,7 @@ fn undo(peer: &mut Peer, local: &mut Local, state: &mut State, contents: Content
 fn return_acquired(peer: &mut Peer, local: &mut Local, state: &mut State, get: &StagedGet) {
     if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&get.link) {
         if !get.is_said {
-            consumer.note_settled(peer.user, local, state, get.id);
+            consumer.note_settled(peer.login.user, local, state, get.id);
         }
         if !get.settled {
             peer.front.settle(get.link, get.id.0, MessageOutcome::Released);
@@ -210,7 +210,7 @@ fn return_acquired(peer: &mut Peer, local: &mut Local, state: &mut State, get: &
     }
     local.freed(get.from.queue, state);
     local.flush_soon();
-    local.touch(peer.key);
+    local.touch(peer.place.key);
 }
 
 /// A delivery whose outcome was not applied: the client has it still, where it has not settled (part 4, section 4.4.2).
@@ -220,7 +220,7 @@ fn return_delivery(peer: &mut Peer, local: &mut Local, state: &mut State, get: S
     match peer.links.get_mut(&link) {
         Some(Link::Consumer(consumer)) if !settled => {
             consumer.deliveries.outstanding.insert(id);
-            consumer.note_returned(peer.user, state, id);
+            consumer.note_returned(peer.login.user, state, id);
             consumer.deliveries.backed_out.insert(id, failures);
         }
         _ => {
@@ -324,7 +324,7 @@ pub fn stage_copies(
 /// A delivery had gone with its link, or with its session, when the client said what is to become of it: the unit can't
 /// commit without that.
 pub fn outcome_lost(peer: &Peer, local: &mut Local, unit: UnitId) {
-    if let Some(id) = local.units.of(peer.key, peer.generation, unit) {
+    if let Some(id) = local.units.of(peer.place.key, peer.place.generation, unit) {
         let gone =
             Refusal::new(reason::BACKED_OUT, "the link of a message got in the unit had ended before its outcome came");
         local.units.doom(id, &gone);
@@ -343,7 +343,7 @@ pub struct Said {
 /// The client has said what is to become of a delivery when its unit commits.
 pub fn retire(peer: &mut Peer, local: &mut Local, state: &mut State, named: UnitId, said: Said) {
     let Said { link, id, outcome, settled } = said;
-    let Some(unit_id) = local.units.of(peer.key, peer.generation, named) else {
+    let Some(unit_id) = local.units.of(peer.place.key, peer.place.generation, named) else {
         // The link gives back all that it has, this one too: whatever the client takes for done, it is not.
         return ending::detach_with(peer, local, state, link, Failure::UnitUnknown);
     };
@@ -354,7 +354,7 @@ pub fn retire(peer: &mut Peer, local: &mut Local, state: &mut State, named: Unit
         again(peer, local, state, link, id, Some((unit_id, outcome)), settled);
         return;
     };
-    let has_room = consumer.note_settled(peer.user, local, state, id);
+    let has_room = consumer.note_settled(peer.login.user, local, state, id);
     let (from, many) = (consumer.route.clone(), consumer.deliveries.outstanding.len() >= OUTSTANDING_MANY);
     if many {
         local.serve(from.queue);
@@ -368,7 +368,7 @@ pub fn retire(peer: &mut Peer, local: &mut Local, state: &mut State, named: Unit
     match (unit.admits_store(id.store()).and_then(|()| unit.admits(messages_max)), &unit.doomed) {
         (Ok(()), None) => {
             unit.store = Some(id.store());
-            peer.staged_gets.insert((link, id), (unit_id, unit.gets.len()));
+            peer.units.staged_gets.insert((link, id), (unit_id, unit.gets.len()));
             unit.gets.push(get);
         }
         (Err(refusal), None) => {
@@ -389,7 +389,7 @@ pub fn again(
     said: Option<(UnitId, Option<MessageOutcome>)>,
     settled: bool,
 ) -> bool {
-    let Some((unit_id, at)) = peer.staged_gets.get(&(link, id)).copied() else { return false };
+    let Some((unit_id, at)) = peer.units.staged_gets.get(&(link, id)).copied() else { return false };
     let Some(get) = local.units.open.get_mut(&unit_id).and_then(|unit| unit.gets.get_mut(at)) else { return false };
     get.settled |= settled;
     let is_first = get.is_acquired && !get.is_said;
@@ -412,7 +412,7 @@ pub fn again(
         None => {}
     }
     if let (true, Some(Link::Consumer(consumer))) = (is_first, peer.links.get_mut(&link))
-        && consumer.note_settled(peer.user, local, state, id)
+        && consumer.note_settled(peer.login.user, local, state, id)
     {
         peer.serve_all(local);
     }
@@ -421,7 +421,7 @@ pub fn again(
 
 /// A client says in which unit a link's messages are acquired from now on, or in none.
 pub fn acquires(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, named: Option<UnitId>) {
-    let unit = named.map(|unit| local.units.of(peer.key, peer.generation, unit));
+    let unit = named.map(|unit| local.units.of(peer.place.key, peer.place.generation, unit));
     match (peer.links.get_mut(&link), unit) {
         (None, _) => {}
         (Some(Link::Consumer(consumer)), None) => consumer.acquires = None,
@@ -441,7 +441,7 @@ pub fn acquires(peer: &mut Peer, local: &mut Local, state: &mut State, link: Lin
 pub fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, coordinator: LinkId) {
     let is_its = |unit: &Unit| unit.coordinator == coordinator;
     let ids: Vec<UnitId> =
-        peer.units.iter().copied().filter(|id| local.units.open.get(id).is_some_and(is_its)).collect();
+        peer.units.open.iter().copied().filter(|id| local.units.open.get(id).is_some_and(is_its)).collect();
     for id in ids {
         if let Some(unit) = take(peer, local, id) {
             back_out(peer, local, state, unit);
@@ -456,7 +456,7 @@ pub fn tick(peer: &mut Peer, local: &mut Local, state: &mut State) {
         return;
     }
     let age_max = Duration::from_secs(seconds.into());
-    for id in peer.units.clone() {
+    for id in peer.units.open.clone() {
         let now = local.now;
         let is_old = |unit: &&mut Unit| {
             let age = now.saturating_duration_since(unit.declared_at);
@@ -469,13 +469,13 @@ pub fn tick(peer: &mut Peer, local: &mut Local, state: &mut State) {
         let address = peer.address_text();
         crate::warning!("{address}: a unit of work is backed out: it is older than {seconds} s");
         undo(peer, local, state, contents);
-        local.touch(peer.key);
+        local.touch(peer.place.key);
     }
 }
 
 /// Takes a unit out of the books.
 fn take(peer: &mut Peer, local: &mut Local, id: UnitId) -> Option<Unit> {
-    peer.units.retain(|known| *known != id);
+    peer.units.open.retain(|known| *known != id);
     local.units.open.remove(&id)
 }
 

@@ -77,8 +77,8 @@ impl Dispatcher {
             None => self.socket_to(id, definition, target)?,
         };
         let peer = self.add(SocketTransport::new(socket, Protocol::Amqp, false), front).map_err(failed)?;
-        peer.calling = Some(Box::new(calling));
-        let (peer, generation) = (peer.key, peer.generation);
+        peer.channel.calling = Some(Box::new(calling));
+        let (peer, generation) = (peer.place.key, peer.place.generation);
         Ok(Place { dispatcher: self.core.local.index, peer, generation })
     }
 
@@ -114,10 +114,10 @@ impl Dispatcher {
                 }
             },
             ChannelNotice::Stop { peer: key, generation, force } => {
-                let Some(peer) = self.core.peers.get_mut(key).filter(|peer| peer.generation == generation) else {
+                let Some(peer) = self.core.peers.get_mut(key).filter(|peer| peer.place.generation == generation) else {
                     return;
                 };
-                match (&peer.sending, &peer.calling) {
+                match (&peer.channel.sending, &peer.channel.calling) {
                     (Some(_), _) => sender::stop(peer, &mut self.core.local, force),
                     // It has not come to a channel yet.
                     (None, Some(calling)) if calling.deadline.is_some() => peer.end("stopped by the operator"),
@@ -126,7 +126,7 @@ impl Dispatcher {
                 self.core.local.touched.push(key);
             }
             ChannelNotice::Replaced { peer: key, generation, why } => {
-                let Some(peer) = self.core.peers.get_mut(key).filter(|peer| peer.generation == generation) else {
+                let Some(peer) = self.core.peers.get_mut(key).filter(|peer| peer.place.generation == generation) else {
                     return;
                 };
                 receiver::replaced(peer, &mut self.core.local, state, &why);

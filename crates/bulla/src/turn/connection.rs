@@ -150,7 +150,8 @@ pub(super) fn give_up_renewal(connection: &mut Connection, now: Instant) {
 /// Whether the socket may take bytes that there are.
 pub(super) fn wants_to_write(connection: &Connection) -> bool {
     connection.transport.writable
-        && ((connection.front.output_len() > 0 && connection.held == 0) || connection.transport.socket.wants_to_send())
+        && ((connection.front.output_len() > 0 && connection.turns.held == 0)
+            || connection.transport.socket.wants_to_send())
 }
 
 /// Reads what is there into `room`, within this turn's share, no more than `bytes_max` at a time, and feeds it to
@@ -158,7 +159,7 @@ pub(super) fn wants_to_write(connection: &Connection) -> bool {
 pub(super) fn read(connection: &mut Connection, room: &mut [u8], local: &Local, bytes_max: Option<usize>) {
     let shaking_hands = is_shaking_hands(connection);
     match local.meters.tls.time(shaking_hands, || connection.transport.socket.handshake()) {
-        Ok(Moved::Bytes(_)) if shaking_hands && connection.calling.is_none() => {
+        Ok(Moved::Bytes(_)) if shaking_hands && connection.channel.calling.is_none() => {
             // Only now is it known whether there is a certificate; no byte of the protocol has been seen yet.
             let certificate = connection.transport.socket.verified_certificate();
             connection.front = connection.transport.protocol.front(local, certificate, true, false);
@@ -228,7 +229,7 @@ pub(super) fn write(connection: &mut Connection, tls: &TaskMeter) -> bool {
         return false;
     }
     connection.transport.readable |= connection.transport.socket.read_goes_on();
-    while connection.transport.writable && connection.held == 0 && connection.front.output_len() > 0 {
+    while connection.transport.writable && connection.turns.held == 0 && connection.front.output_len() > 0 {
         let mut slices: Vec<IoSlice<'_>> = Vec::new();
         connection.front.output_slices(&mut slices);
         let written =
@@ -275,7 +276,7 @@ pub(super) fn is_over(connection: &Connection) -> bool {
 /// The socket failed. What TLS says of it is a channel's failure, or told of when the connection goes, and nowhere
 /// else.
 fn failed(connection: &mut Connection, error: &io::Error) {
-    match (TlsRefusal::of_io(error), &mut connection.calling) {
+    match (TlsRefusal::of_io(error), &mut connection.channel.calling) {
         (Some(refusal), Some(calling)) => drop(calling.failure.get_or_insert(refusal.refusal())),
         // Callers that are no TLS, or hang up, are not worth a line.
         (Some(TlsRefusal::Library { .. }), None) | (None, _) => {}

@@ -262,7 +262,7 @@ impl Dispatcher {
                 || connection::wants_to_write(peer)
                 || connection::is_over(peer)
                 || peer.front.has_events();
-            (peer.listed, peer.active) = (goes_on, goes_on);
+            (peer.turns.listed, peer.turns.active) = (goes_on, goes_on);
             goes_on
         });
     }
@@ -355,7 +355,9 @@ impl Dispatcher {
         }
         let _role = role::enter(peer.role());
         let all = &self.core.local.manager.arriving;
-        let Some(arriving_max) = self.line.may_read((key, peer.generation), &mut peer.arriving, all) else { return };
+        let Some(arriving_max) = self.line.may_read((key, peer.place.generation), &mut peer.arriving, all) else {
+            return;
+        };
         let (began, before) = (user.map(|_| self.core.local.manager.clock.now()), peer.traffic.bytes_received);
         connection::read(
             peer,
@@ -375,7 +377,7 @@ impl Dispatcher {
         if !self.line.is_empty() {
             let Self { line, core: Core { peers, local, .. }, .. } = self;
             let place = line.resume(&local.manager.arriving, local.now, |(key, generation)| {
-                peers.get(key).filter(|peer| peer.generation == generation).map(|peer| peer.arriving)
+                peers.get(key).filter(|peer| peer.place.generation == generation).map(|peer| peer.arriving)
             });
             let Some((key, _)) = place else { return };
             if let Some(peer) = peers.get_mut(key) {
@@ -388,7 +390,9 @@ impl Dispatcher {
     /// A handshake goes on, where its connection is still there.
     fn signed(&mut self, answer: Answer) {
         let (key, generation) = signatures::asker(answer.id);
-        let Some(peer) = self.core.peers.get_mut(key).filter(|peer| peer.generation == generation) else { return };
+        let Some(peer) = self.core.peers.get_mut(key).filter(|peer| peer.place.generation == generation) else {
+            return;
+        };
         if let Some(socket) = peer.transport.socket.tls_socket_mut() {
             socket.answer(answer.result);
             peer.transport.readable = true;
@@ -487,13 +491,13 @@ impl Dispatcher {
         if let (Some(user), Some(began)) = (user, began) {
             self.core.shares.took(user, self.core.local.manager.clock.since(began));
         }
-        if has_written && std::mem::take(&mut peer.output_full) {
+        if has_written && std::mem::take(&mut peer.turns.output_full) {
             for link in peer.links.values() {
                 if let Link::Consumer(consumer) = link {
                     self.core.local.serve(consumer.route.queue);
                 }
             }
-            if let Some(sending) = &peer.sending {
+            if let Some(sending) = &peer.channel.sending {
                 self.core.local.serve(sending.queue);
             }
         }
@@ -540,7 +544,9 @@ impl Dispatcher {
             Arrival::Accepted(stream, protocol, tls) => self.adopt(stream, protocol, tls.as_deref()),
             #[cfg(test)]
             Arrival::Joined(front) => {
-                match self.add(SocketTransport::new(Socket::Absent, Protocol::Amqp, false), front).map(|peer| peer.key)
+                match self
+                    .add(SocketTransport::new(Socket::Absent, Protocol::Amqp, false), front)
+                    .map(|peer| peer.place.key)
                 {
                     Ok(key) => self.joined.push(key),
                     Err(error) => crate::warning!("join: {error}"),
@@ -635,7 +641,7 @@ impl Dispatcher {
     fn open_letter(&mut self, notice: Notice, state: &mut State) {
         match notice {
             Notice::SignedIn { peer, generation, verdict } => {
-                if let Some(found) = self.core.peers.get_mut(peer).filter(|peer| peer.generation == generation) {
+                if let Some(found) = self.core.peers.get_mut(peer).filter(|peer| peer.place.generation == generation) {
                     sasl::signed_in(found, &self.core.local, verdict);
                     // What it said behind its proof are events now.
                     list(&mut self.core.peers, &mut self.active, peer);
@@ -643,7 +649,7 @@ impl Dispatcher {
             }
             Notice::Survey(question) => self.questions.push(question),
             Notice::Stop { generation, question } => {
-                let is_meant = |peer: &Connection| peer.generation == generation && !peer.front.is_ending();
+                let is_meant = |peer: &Connection| peer.place.generation == generation && !peer.front.is_ending();
                 let found = self.core.peers.iter_mut().find(|(_, peer)| is_meant(peer));
                 question.answer(found.map(|(_, peer)| {
                     let was = connections::describe(peer, &self.core.local);
@@ -652,12 +658,16 @@ impl Dispatcher {
                 }));
             }
             Notice::Displaced { generation } => {
-                if let Some((_, peer)) = self.core.peers.iter_mut().find(|(_, peer)| peer.generation == generation) {
+                if let Some((_, peer)) =
+                    self.core.peers.iter_mut().find(|(_, peer)| peer.place.generation == generation)
+                {
                     connections::displace(peer, &mut self.core.local, state);
                 }
             }
             Notice::Sole { generation } => {
-                if let Some((_, peer)) = self.core.peers.iter_mut().find(|(_, peer)| peer.generation == generation) {
+                if let Some((_, peer)) =
+                    self.core.peers.iter_mut().find(|(_, peer)| peer.place.generation == generation)
+                {
                     sole::open(peer, &mut self.core.local);
                 }
             }
@@ -694,7 +704,7 @@ impl Dispatcher {
                 peer.front.not_read(now);
             }
             if !peer.front.is_closed()
-                && let Some(refusal) = self.line.gives_up((key, peer.generation), &peer.arriving, arriving, now)
+                && let Some(refusal) = self.line.gives_up((key, peer.place.generation), &peer.arriving, arriving, now)
             {
                 crate::warning!(
                     reason = refusal.reason.code,
@@ -762,7 +772,7 @@ impl Dispatcher {
                 authority::tell_of_tls(&self.core.local, state, &event);
             }
             ending::forget_all(&mut peer, &mut self.core.local, state, true);
-            if let Some(user) = peer.user.take() {
+            if let Some(user) = peer.login.user.take() {
                 state.users.disconnect(user, self.core.local.now);
             }
             let is_unauthenticated = peer.is_unauthenticated();
@@ -784,9 +794,9 @@ fn is_passing(error: &io::Error) -> bool {
 /// Puts a connection on the list of those to look at.
 fn list(peers: &mut Slab<Connection>, active: &mut Vec<usize>, key: usize) {
     if let Some(peer) = peers.get_mut(key) {
-        if !peer.active {
+        if !peer.turns.active {
             active.push(key);
         }
-        (peer.listed, peer.active) = (true, true);
+        (peer.turns.listed, peer.turns.active) = (true, true);
     }
 }

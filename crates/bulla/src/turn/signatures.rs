@@ -56,7 +56,7 @@ impl Signatures {
         let Some(job) = peer.transport.socket.tls_socket().and_then(super::tls_socket::TlsSocket::question) else {
             return;
         };
-        let id = peer.generation << PLACE_BITS | peer.key as u64;
+        let id = peer.place.generation << PLACE_BITS | peer.place.key as u64;
         let deadline = Some(Instant::now() + SIGNATURE_WAIT);
         self.jobs.push(Job { id, deadline, asker: Asker::new(id), ..job });
     }

@@ -111,7 +111,8 @@ pub fn greeted(
         ..receiving(peer, local, state, attach.session, instance, definition, None)
     };
     add(peer, local, attach.link, receiving);
-    let confirmed = Confirmed::Channel { key: peer.key, generation: peer.generation, link: attach.link, through: 0 };
+    let confirmed =
+        Confirmed::Channel { key: peer.place.key, generation: peer.place.generation, link: attach.link, through: 0 };
     local.journaling.confirmations.push(Confirmation { ticket, what: confirmed });
     Ok(())
 }
@@ -205,9 +206,9 @@ pub fn request(
 
 /// How a partner has proved who it is: by its certificate, or by a strong sign-in. Empty for neither.
 pub(in crate::channel_ends) fn proof(peer: &Peer, subject: &str, issuer: &str) -> String {
-    let said = match &peer.sign_in.identity.user {
+    let said = match &peer.login.sign_in.identity.user {
         _ if peer.transport.has_verified_certificate() => format!("certificate {subject} of {issuer}"),
-        Some(user) if peer.sign_in.identity.ring => format!("user {user}"),
+        Some(user) if peer.login.sign_in.identity.ring => format!("user {user}"),
         _ => String::new(),
     };
     if said.len() <= PROOF_BYTES_MAX {
@@ -352,9 +353,9 @@ pub fn foreign(
 
 /// A link of a connection is a channel's from now on.
 fn add(peer: &mut Peer, local: &mut Local, link: LinkId, receiving: Receiving) {
-    peer.is_channel = true;
+    peer.channel.is_channel = true;
     peer.links.insert(link, Link::Receiving(Box::new(receiving)));
-    local.channels.receivers.insert((peer.key, link));
+    local.channels.receivers.insert((peer.place.key, link));
 }
 
 /// The receiving end of a link on which messages flow at once.
@@ -373,7 +374,7 @@ fn receiving(
         instance,
         place: place(peer, local),
         phase: Phase::Flowing,
-        delivery: Delivery::new(definition.protection, user, target, local.device_asker(peer.generation)),
+        delivery: Delivery::new(definition.protection, user, target, local.device_asker(peer.place.generation)),
         numbers: None,
         line: SealingLine::bounded(CREDIT_MAX as usize, LINE_BYTES_MAX),
         confirming: Confirming::default(),
@@ -407,7 +408,7 @@ pub(in crate::channel_ends) fn not_agreed(
 }
 
 fn place(peer: &Peer, local: &Local) -> Place {
-    Place { dispatcher: local.index, peer: peer.key, generation: peer.generation }
+    Place { dispatcher: local.index, peer: peer.place.key, generation: peer.place.generation }
 }
 
 /// Makes room for an instance: one that is stopped stays so, an older connection of the same partner ends.

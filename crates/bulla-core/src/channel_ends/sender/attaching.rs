@@ -9,7 +9,7 @@ use crate::channel::registry::{InstanceId, Place};
 use crate::channel::supervisor;
 use crate::channel_ends::receiver::attaching::{not_agreed, proof};
 use crate::dispatcher::local::Local;
-use crate::dispatcher::peer::{Link, Peer};
+use crate::dispatcher::peer::{ChannelUse, Link, Peer};
 use crate::dispatcher::sealing::OpeningKeys;
 use crate::dispatcher::sending::{Agreed, Batches, Counts, Numbers, Opener, OpeningLine, Proved, Sending, Stage, Way};
 use crate::events::Event;
@@ -57,13 +57,13 @@ pub fn begin(
         definition: Arc::new(definition),
         queue,
         queue_name,
-        place: Place { dispatcher: local.index, peer: peer.key, generation: peer.generation },
+        place: Place { dispatcher: local.index, peer: peer.place.key, generation: peer.place.generation },
         partner: Proved { said: partner, proof },
         way: Way::Plain { session, links: HashMap::default(), waiting: None },
         stage: Stage::Running,
         numbers,
         batches: Batches::default(),
-        opener: Opener { line, who: local.device_asker(peer.generation), keys: OpeningKeys::default() },
+        opener: Opener { line, who: local.device_asker(peer.place.generation), keys: OpeningKeys::default() },
         last_activity: local.now,
         retry_at: None,
         counts: Counts::default(),
@@ -76,9 +76,9 @@ pub fn begin(
     state.use_of(queue).sender = Some(local.index);
     state.opened_to_get(queue);
     state.use_of(queue).consumers_on |= 1 << local.index;
-    local.channels.senders.insert(queue, peer.key);
+    local.channels.senders.insert(queue, peer.place.key);
     let is_in_doubt = !sending.numbers.messages.is_empty();
-    peer.sending = Some(Box::new(sending));
+    peer.channel.sending = Some(Box::new(sending));
     state.channels.entry(id).status.state = ChannelState::Initializing;
     if greets {
         return Ok(());
@@ -166,7 +166,7 @@ fn greet(
 
 /// The partner has answered an attach.
 pub fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, opened: &LinkOpened) {
-    let Peer { sending, .. } = peer;
+    let Peer { channel: ChannelUse { sending, .. }, .. } = peer;
     let Some(sending) = sending.as_deref_mut() else { return };
     match &mut sending.way {
         Way::Plain { links, .. } => {
@@ -298,7 +298,7 @@ fn same_proof(channel: &str, note: &SenderNote, proof: &str, manager: &str) -> R
 
 /// Both ends agree, and messages may flow.
 fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let Peer { sending, calling, .. } = peer;
+    let ChannelUse { sending, calling, .. } = &mut peer.channel;
     let Some(sending) = sending.as_deref_mut() else { return };
     sending.stage = Stage::Running;
     *calling = None;
@@ -335,5 +335,5 @@ fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let (channel, partner) = (sending.id.channel.clone(), sending.partner.said.container.clone());
     state.raise(&Event::ChannelStarted { channel, partner }, local.wall_ms);
     local.serve(sending.queue);
-    local.channel_work(peer.key);
+    local.channel_work(peer.place.key);
 }

@@ -9,7 +9,7 @@ use crate::catalog::status::Deed;
 use crate::channel::registry::Place;
 use crate::channel::transmission::TransmissionHeader;
 use crate::dispatcher::local::{Local, no_ring};
-use crate::dispatcher::peer::Peer;
+use crate::dispatcher::peer::{ChannelUse, Peer};
 use crate::dispatcher::sending::{Fault, Opener, Opening, Sending, Way};
 use crate::envelope::{self, Arrival};
 use crate::front::LinkId;
@@ -153,7 +153,7 @@ impl Sending {
 /// An adapter is done with a message of this channel.
 pub fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Finished) {
     let Finished { asker, outcome, cost } = done;
-    let Peer { front, links, sending, .. } = peer;
+    let Peer { front, links, channel: ChannelUse { sending, .. }, .. } = peer;
     let Some(sending) = sending.as_deref_mut() else { return };
     let is_open = matches!(outcome, Outcome::Opened(Ok(_)));
     let Sending { opener: Opener { line, keys, .. }, definition, .. } = &mut *sending;

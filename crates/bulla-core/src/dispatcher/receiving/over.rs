@@ -15,7 +15,7 @@ pub fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Local, sta
     receiving.delivery.leave();
     receiving.line.cancel_all().for_each(drop);
     receiving.tell();
-    local.channels.receivers.remove(&(peer.key, link));
+    local.channels.receivers.remove(&(peer.place.key, link));
     receiving.show(peer.traffic, local, state);
     if let Some(numbers) = &receiving.numbers {
         state.channels.leave_numbers(&numbers.note_name, receiving.place);

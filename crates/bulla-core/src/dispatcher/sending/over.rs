@@ -9,7 +9,7 @@ use crate::reason::{self, Refusal};
 
 /// The connection is gone: what is in doubt stays locked, the rest goes back. `why` is what is known of the end.
 pub fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<String>) {
-    let Some(mut sending) = peer.sending.take() else { return };
+    let Some(mut sending) = peer.channel.sending.take() else { return };
     sending.opener.who.leave();
     for opening in sending.opener.line.cancel_all() {
         state.store.release(opening.found.id, false);

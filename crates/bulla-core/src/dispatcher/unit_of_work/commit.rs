@@ -52,7 +52,7 @@ pub(super) fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut 
     let queues: Vec<QueueId> = staged.iter().map(|put| put.queue).collect();
     let mut prepared = Prepared::of(staged, unit.gets.len(), state);
     for get in &unit.gets {
-        peer.staged_gets.remove(&(get.link, get.id));
+        peer.units.staged_gets.remove(&(get.link, get.id));
     }
     prepared.retire(&unit, local, state);
     // Copies of publications for other stores go on from there.
@@ -70,7 +70,7 @@ pub(super) fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut 
         }
     };
     unstage(local, state, queues.into_iter(), unit.bytes);
-    state.wrote(peer.user, unit.bytes, ticket);
+    state.wrote(peer.login.user, unit.bytes, ticket);
     prepared.conclude(first, peer, local, state);
     for get in &unit.gets {
         if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&get.link) {
@@ -83,7 +83,7 @@ pub(super) fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut 
     let deliveries =
         unit.gets.iter().filter(|get| get.is_said && !get.settled).map(|get| (get.link, get.id.0, outcome_of(get)));
     let discharged =
-        Discharged { key: peer.key, generation: peer.generation, answer, deliveries: deliveries.collect() };
+        Discharged { key: peer.place.key, generation: peer.place.generation, answer, deliveries: deliveries.collect() };
     if !state.store.is_synced(ticket) {
         local.journaling.urgent = true;
         local.journaling.confirmations.push(Confirmation { ticket, what: Confirmed::Discharged(Box::new(discharged)) });
@@ -160,7 +160,7 @@ impl<'a> Prepared<'a> {
                 whose.counts.note_put(local.wall_ms);
             }
             if asks {
-                reports::arrived(state, &local.moment(), id, is_remote, Some((local.index, peer.generation)));
+                reports::arrived(state, &local.moment(), id, is_remote, Some((local.index, peer.place.generation)));
             }
             if is_remote {
                 state.probe_queue_time(queue, id);
