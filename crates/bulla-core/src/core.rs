@@ -49,7 +49,7 @@ pub struct Core<T> {
 impl<T: Transport> Core<T> {
     /// The core of dispatcher `index`, without connections.
     pub fn new(index: usize, manager: Arc<Manager>, mailbox: Arc<Mailbox>, generation: u64, now: Instant) -> Self {
-        let journal_meter = manager.tasks.meter(TaskKind::Journal, 0);
+        let journal_meter = manager.workers.tasks.meter(TaskKind::Journal, 0);
         Self {
             peers: Slab::new(),
             generation,
@@ -70,7 +70,7 @@ impl<T: Transport> Core<T> {
         let cpu_ns = journal_meter.sampled_cpu_ns();
         let elsewhere = Duration::from_nanos(cpu_ns.saturating_sub(std::mem::replace(journal_cpu_ns, cpu_ns)));
         if let Some(began) = began {
-            let users = &state.users;
+            let users = &state.clients.users;
             let took = local.manager.clock.since(began) + elsewhere;
             shares.journal_took(took, users.put_bytes(), |user| users.put_bytes_of(user));
         }
@@ -418,7 +418,7 @@ fn forget_session(peer: &mut Peer, local: &mut Local, state: &mut State, session
 fn closed(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<Said>) {
     peer.ended.closed_by = why.as_ref().map(sender::said);
     ending::forget_all(peer, local, state, true);
-    if let Some(why) = why.filter(|_| local.manager.peer_lines.may_write(local.now)) {
+    if let Some(why) = why.filter(|_| local.manager.told.peer_lines.may_write(local.now)) {
         crate::note!("{}: connection closed: {why}", peer.address_text());
     }
 }
@@ -426,7 +426,7 @@ fn closed(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<Sai
 /// Where this connection has caused something to be defined or deleted, holds what it is told until the journals have
 /// synced that.
 fn hold(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let Some(tickets) = state.noted.take_tickets() else { return };
+    let Some(tickets) = state.changes.noted.take_tickets() else { return };
     for ticket in tickets.iter().filter(|ticket| !state.store.is_synced(*ticket)) {
         peer.turns.held += 1;
         let what = Confirmed::Defined { key: peer.place.key, generation: peer.place.generation };

@@ -22,8 +22,8 @@ pub fn tell(manager: &Manager, now: Instant, from: &str, user: Option<&str>, ref
     let (let_in, address) = from.strip_prefix(LETS_IN).map_or((false, from), |address| (true, address));
     let connection = audit::Who::Connection { user: user.map(str::to_owned), address: address.to_owned() };
     let (reason, detail) = (refusal.reason.code, refusal.detail.clone());
-    manager.audit.refused(now, connection, &Refused { action, object: &object, reason, detail, let_in });
-    let mut refusals = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+    manager.told.audit.refused(now, connection, &Refused { action, object: &object, reason, detail, let_in });
+    let mut refusals = manager.told.refusals.lock().unwrap_or_else(PoisonError::into_inner);
     if refusals.may_write(now) {
         crate::warning!(
             user,
@@ -36,16 +36,16 @@ pub fn tell(manager: &Manager, now: Instant, from: &str, user: Option<&str>, ref
         );
         let (user, address) = (user.map(str::to_owned), address.to_owned());
         refusals.raise(Event::NotAuthorised { user, address, action, object });
-        manager.refused.store(true, Ordering::Release);
+        manager.told.refused.store(true, Ordering::Release);
     }
 }
 
 /// Raises what was refused in this turn, on any dispatcher. One look at a flag where nothing was.
 pub fn raise_refused(manager: &Manager, state: &mut State, wall_ms: u64) {
-    if !manager.refused.load(Ordering::Relaxed) || !manager.refused.swap(false, Ordering::Acquire) {
+    if !manager.told.refused.load(Ordering::Relaxed) || !manager.told.refused.swap(false, Ordering::Acquire) {
         return;
     }
-    let refused = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).take_raised();
+    let refused = manager.told.refusals.lock().unwrap_or_else(PoisonError::into_inner).take_raised();
     for event in refused {
         state.raise(&event, wall_ms);
     }

@@ -91,19 +91,19 @@ impl State {
         let name = self.dynamic_name(wish.name.as_deref(), random)?;
         let local = LocalQueue { usage: Usage::Normal, dynamic: true, ..model.queue };
         if model.permanent {
-            self.users.may_keep(who.user, Kept::DynamicQueue)?;
+            self.clients.users.may_keep(who.user, Kept::DynamicQueue)?;
             let local = LocalQueue { maker: Some(who.user.unwrap_or(ANONYMOUS).to_owned()), ..local };
-            self.users.may_make(who.user, self.clock.now())?;
+            self.clients.users.may_make(who.user, self.clock.now())?;
             return self.define_permanent(name, local);
         }
-        let there_are = self.dynamic.len().saturating_sub(self.topics.non_durable());
-        self.users.may_take(who.user, Passing::TemporaryQueue, there_are, TEMPORARY_QUEUES_MAX)?;
+        let there_are = self.temporary.queues.len().saturating_sub(self.topics.non_durable());
+        self.clients.users.may_take(who.user, Passing::TemporaryQueue, there_are, TEMPORARY_QUEUES_MAX)?;
         let user = who.user.unwrap_or(ANONYMOUS);
         let local = LocalQueue { maker: Some(user.to_owned()), ..local };
         let attributes = QueueAttributes { temporary: true, ..attributes(&name, &local, &self.definitions) };
         let queue = self.store.define(&name, attributes).map_err(problem)?;
-        self.dynamic.insert(name.clone(), (queue, local));
-        self.users.took(user, Passing::TemporaryQueue);
+        self.temporary.queues.insert(name.clone(), (queue, local));
+        self.clients.users.took(user, Passing::TemporaryQueue);
         Ok(Made { name, temporary: Some(queue), with_link: wish.with_link })
     }
 
@@ -122,7 +122,7 @@ impl State {
     pub fn change_definitions(&mut self, changes: &[Change]) -> Result<(), Refusal> {
         self.commit_definitions(changes, &[]).map_err(problem)?;
         for change in changes {
-            if self.peer_lines.may_write(self.clock.now()) {
+            if self.notices.peer_lines.may_write(self.clock.now()) {
                 crate::note!("{}", told(change));
             }
         }
@@ -165,19 +165,19 @@ impl State {
     /// in the next turn of their dispatchers.
     pub fn end_dynamic(&mut self, queue: QueueId) {
         if let Some(name) = self.store.name(queue) {
-            let gone = self.dynamic.remove(name).and_then(|(_, local)| local.maker);
+            let gone = self.temporary.queues.remove(name).and_then(|(_, local)| local.maker);
             let what = match self.topics.queue_is_gone(name) {
                 true => Passing::NonDurableSubscription,
                 false => Passing::TemporaryQueue,
             };
             if let Some(user) = gone {
-                self.users.gave_back(&user, what);
+                self.clients.users.gave_back(&user, what);
             }
         }
-        self.dynamic_owners.remove(&queue);
+        self.temporary.owners.remove(&queue);
         let on = self.uses.remove(&queue).map_or(0, |usage| usage.consumers_on | usage.waiters_on);
         if on != 0 {
-            self.gone.push((queue, on));
+            self.temporary.gone.push((queue, on));
         }
         if let Err(error) = self.store.delete(queue, true) {
             crate::warning!("a dynamic queue could not be deleted: {error}");

@@ -1,20 +1,18 @@
 //! What every thread of a queue manager shares: queues, definitions, rings and users.
 
+mod held;
+
 use crate::accounting::{Accounts, Traffic};
 use crate::adapter::Adapters;
 use crate::arriving::Arriving;
-use crate::asker::Owner;
 use crate::audit::Audit;
-use crate::authority::AddressPattern;
 use crate::catalog::limits::QueueLimit;
 use crate::catalog::status::{CostSnapshot, TaskSnapshot};
 pub use crate::catalog::system_queues::ERROR_QUEUE;
 use crate::catalog::{
     ChannelDefinition, Definitions, Delivery, Destination, Full, LocalQueue, ResolveError, Resolved, Transmission,
 };
-use crate::channel::registry::Channels;
 use crate::channel::transmission::{self, TransmissionHeader};
-use crate::channel::triggers::Triggers;
 use crate::clock::Clock;
 use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
@@ -28,14 +26,12 @@ use crate::message_groups::Groups;
 use crate::noted::{Noted, Synced, Writer};
 use crate::random::Random;
 use crate::reason::{self, Refusal};
-use crate::refusals::{PeerLines, Refusals};
+use crate::refusals::PeerLines;
 use crate::report_options;
-use crate::resumable::ResumableLinks;
 pub use crate::route::Route;
 use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
 use crate::sign_in::tokens::Tokens;
-use crate::sole_connection::SoleConnections;
 use crate::stores::Stores;
 use crate::task::{Tasks, costs_now};
 use crate::topics::Topics;
@@ -48,8 +44,11 @@ use bulla_queue::{Backlog, DeliverySequence, DepthWatch, MessageId, QueueAttribu
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
 use bulla_seal::{Opener, Policy};
+pub use held::{
+    Changes, Clients, Counts, Generations, Listening, Notices, Outbound, Sealing, SignIns, TemporaryQueues, Told,
+    Unfinished, UnitTotals, Workers,
+};
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -67,56 +66,20 @@ pub struct Manager {
     /// Where dispatchers' randomness comes from in a simulation.
     #[cfg(any(test, feature = "simulation"))]
     seed: Option<u64>,
-    /// Key rings, by user.
-    pub rings: Rings,
-    /// What the rings' private keys are encrypted with.
-    passphrase: Option<Passphrase>,
-    /// Users and their verifiers.
-    pub users: Users,
-    /// Opens sealed messages; holds the key cache.
-    pub opener: Opener,
-    /// The adapters: they seal, open and check.
-    pub adapters: Arc<Adapters>,
-    /// The crypto devices.
-    pub devices: Devices,
-    /// One mailbox a dispatcher.
-    pub mailboxes: Arc<Mailboxes>,
-    /// What tasks do.
-    pub tasks: Arc<Tasks>,
-    /// Where partners and applications are listened for: `amqp://127.0.0.1:5672`. Set at the start.
-    pub listeners: OnceLock<Vec<String>>,
+    /// Keys, and what opens with them.
+    pub sealing: Sealing,
+    /// The threads that work.
+    pub workers: Workers,
+    /// Who may sign in.
+    pub sign_ins: SignIns,
+    /// How connections are taken in and kept.
+    pub listening: Listening,
+    /// What is counted.
+    pub counts: Counts,
+    /// What the operator is told.
+    pub told: Told,
     /// Set to end the dispatchers after they have drained.
     pub stopping: AtomicBool,
-    /// What protection did since the start, by policy.
-    pub accounts: Accounts,
-    /// How queues and policies stood.
-    traffic_history: Mutex<TrafficHistory>,
-    /// When the counts of queues and policies began: milliseconds since 1970, UTC.
-    pub since_ms: u64,
-    /// Messages refused that their sender had settled, since the operator was last told of them.
-    pub dropped: AtomicU64,
-    /// CHCKCLNT(REQUIRED): a client that leaves SASL out is not spoken with.
-    pub sign_in_required: AtomicBool,
-    /// Silence after which a partner is given up; it is told half of that.
-    pub idle_timeout: Duration,
-    /// Checks the tokens that clients sign in with.
-    pub tokens: Tokens,
-    /// Passwords and tokens to be checked.
-    pub checks: Checks,
-    /// Who was wrong how often in signing in.
-    lockouts: Mutex<Lockouts>,
-    /// Who changed what, who was refused, whose keys were used.
-    pub audit: Arc<Audit>,
-    /// What the log says of refusals by authority.
-    pub refusals: Mutex<Refusals>,
-    /// What it says of other things that peers do.
-    pub peer_lines: Arc<PeerLines>,
-    /// Some of them are to be raised as events.
-    pub refused: AtomicBool,
-    /// Addresses that are not listened to (BLOCKADDR), and whether that is only a warning.
-    blocked_addresses: RwLock<Vec<(AddressPattern, bool)>>,
-    /// Bytes of messages that are arriving on all connections.
-    pub arriving: Arriving,
     /// Writes `objects.mqsc`.
     pub definitions_writer: Arc<Writer>,
     /// Rung when the journal has written something.
@@ -134,51 +97,28 @@ pub struct State {
     pub clock: Clock,
     /// Queues, aliases and policies as defined.
     pub definitions: Definitions,
-    /// Changes of definitions, and what writes them into the file.
-    pub noted: Noted,
-    /// What has the readable copy of definitions written.
-    pub definitions_writer: Arc<Writer>,
-    /// Grows at every change of a definition: handles look their route up again.
-    pub generation: u64,
-    /// Grows when a user's rights may have changed: connections and links are asked about again.
-    pub authority_generation: u64,
+    /// Changes of them that are under way.
+    pub changes: Changes,
+    /// Numbers that grow with changes.
+    pub generations: Generations,
     /// Who uses which queue.
     pub uses: HashMap<QueueId, Use>,
-    /// Queues that live as long as a link, by name; they are in no file.
-    pub dynamic: HashMap<String, (QueueId, LocalQueue)>,
-    /// Who made them.
-    pub dynamic_owners: HashMap<QueueId, Owner>,
-    /// Queues that went under other links, and the dispatchers of those, one bit each: each of these links is to be
-    /// ended.
-    pub gone: Vec<(QueueId, u64)>,
-    /// Defective messages whose error queue was full, and the like: locked, tried again at the ticks.
-    pub stuck: VecDeque<Stuck>,
-    /// The operator was told of one of them since the last tick.
-    pub told_of_stuck: bool,
-    /// The manager's.
-    pub peer_lines: Arc<PeerLines>,
-    /// Users that are connected, and what they have of what is limited.
-    pub users: ConnectedUsers,
-    /// Bytes of messages in open units of work.
-    pub staged_bytes: usize,
-    /// Units of work since the start.
-    pub units: UnitCounts,
-    /// Channels as they run.
-    pub channels: Channels,
-    /// Transmission queues that start their channels.
-    pub triggers: Triggers,
-    /// One message of each transmission queue and when it was put, to tell how long messages lie there.
-    pub queue_time_probes: HashMap<QueueId, (MessageId, Instant)>,
+    /// Queues that live as long as a link.
+    pub temporary: TemporaryQueues,
+    /// Messages with which something could not be done yet.
+    pub unfinished: Unfinished,
+    /// Who is connected.
+    pub clients: Clients,
+    /// All units of work together.
+    pub unit_totals: UnitTotals,
+    /// What goes out to partners.
+    pub outbound: Outbound,
     /// Who has subscribed to what.
     pub topics: Topics,
-    /// Clients that want one connection at a time.
-    pub sole_connections: SoleConnections,
-    /// Clients' links that are kept when their attachment is over, attached and suspended.
-    pub resumable: ResumableLinks,
     /// Queues that start applications.
     pub triggering: Triggering,
-    /// Events whose queue had no room for them, since the operator was last told.
-    pub events_lost: u64,
+    /// What the operator is told.
+    pub notices: Notices,
 }
 
 /// Units of work that ended.
@@ -268,28 +208,17 @@ impl State {
             store,
             clock: Clock::default(),
             definitions,
-            noted,
-            definitions_writer,
-            generation: 1,
-            authority_generation: 0,
+            changes: Changes { noted, writer: definitions_writer },
+            generations: Generations { definitions: 1, authority: 0 },
             uses: HashMap::default(),
-            dynamic: HashMap::default(),
-            dynamic_owners: HashMap::default(),
-            gone: Vec::new(),
-            stuck: VecDeque::new(),
-            told_of_stuck: false,
-            peer_lines,
-            users,
-            staged_bytes: 0,
-            units: UnitCounts::default(),
-            channels: Channels::default(),
-            triggers: Triggers::default(),
-            queue_time_probes: HashMap::default(),
+            temporary: TemporaryQueues::default(),
+            unfinished: Unfinished::default(),
+            clients: Clients { users, ..Clients::default() },
+            unit_totals: UnitTotals::default(),
+            outbound: Outbound::default(),
             topics: Topics::default(),
-            sole_connections: SoleConnections::default(),
-            resumable: ResumableLinks::default(),
             triggering: Triggering::default(),
-            events_lost: 0,
+            notices: Notices { peer_lines, events_lost: 0 },
         }
     }
 
@@ -331,35 +260,43 @@ impl Manager {
         let definitions_writer = Arc::<Writer>::default();
         Self {
             name: definitions.queue_manager.name.clone(),
-            tokens,
             data,
             clock: Clock::default(),
             #[cfg(any(test, feature = "simulation"))]
             seed: None,
-            rings,
-            passphrase,
-            users,
-            opener: Opener::new(),
-            adapters: Arc::new(Adapters::new(devices.scheduler().clone())),
-            devices,
-            mailboxes,
-            tasks,
-            listeners: OnceLock::new(),
+            sealing: Sealing { rings, passphrase, opener: Opener::new() },
+            workers: Workers {
+                adapters: Arc::new(Adapters::new(devices.scheduler().clone())),
+                devices,
+                mailboxes,
+                tasks,
+            },
+            sign_ins: SignIns {
+                users,
+                tokens,
+                checks: Checks::default(),
+                required: AtomicBool::new(definitions.queue_manager.sign_in_required),
+                lockouts: Mutex::default(),
+            },
+            listening: Listening {
+                addresses: OnceLock::new(),
+                blocked: RwLock::default(),
+                idle_timeout: 2 * IDLE_TIMEOUT,
+                arriving,
+            },
+            counts: Counts {
+                since_ms: wall_ms(SystemTime::now()),
+                accounts: Accounts::default(),
+                history: Mutex::default(),
+                dropped: AtomicU64::new(0),
+            },
+            told: Told {
+                audit,
+                refusals: Mutex::default(),
+                refused: AtomicBool::new(false),
+                peer_lines: peer_lines.clone(),
+            },
             stopping: AtomicBool::new(false),
-            accounts: Accounts::default(),
-            traffic_history: Mutex::default(),
-            since_ms: wall_ms(SystemTime::now()),
-            dropped: AtomicU64::new(0),
-            checks: Checks::default(),
-            sign_in_required: AtomicBool::new(definitions.queue_manager.sign_in_required),
-            idle_timeout: 2 * IDLE_TIMEOUT,
-            lockouts: Mutex::default(),
-            audit,
-            refusals: Mutex::default(),
-            peer_lines: peer_lines.clone(),
-            refused: AtomicBool::new(false),
-            blocked_addresses: RwLock::default(),
-            arriving,
             definitions_writer: definitions_writer.clone(),
             synced: Arc::default(),
             state: Mutex::new(State::new(stores.into(), (definitions, noted), definitions_writer, peer_lines)),
@@ -367,15 +304,17 @@ impl Manager {
     }
 
     /// Tells partners to be heard of within that time, and gives them up after twice of it.
-    pub fn with_idle_timeout(self, told: Duration) -> Self {
-        Self { idle_timeout: told.saturating_mul(2), ..self }
+    pub fn with_idle_timeout(mut self, told: Duration) -> Self {
+        self.listening.idle_timeout = told.saturating_mul(2);
+        self
     }
 
     /// Goes by a simulated clock and by random numbers that follow from `seed`.
     #[cfg(any(test, feature = "simulation"))]
     pub fn with_clock(mut self, clock: &Clock, seed: u64) -> Self {
         self.state.get_mut().unwrap_or_else(PoisonError::into_inner).clock = clock.clone();
-        Self { clock: clock.clone(), seed: Some(seed), since_ms: wall_ms(clock.wall()), ..self }
+        self.counts.since_ms = wall_ms(clock.wall());
+        Self { clock: clock.clone(), seed: Some(seed), ..self }
     }
 
     /// A source of randomness.
@@ -406,15 +345,15 @@ impl Manager {
 
     /// Who was wrong how often in signing in. Its counts hold no invariant that a panic elsewhere could break.
     pub fn lockouts(&self) -> MutexGuard<'_, Lockouts> {
-        self.lockouts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sign_ins.lockouts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A user's ring, unlocked where the operator gave a passphrase.
     pub fn ring(&self, user: &str, now: Instant) -> Result<Arc<Ring>, RingError> {
-        match (self.rings.get(user, now), &self.passphrase) {
+        match (self.sealing.rings.get(user, now), &self.sealing.passphrase) {
             (Err(error), Some(passphrase)) if error.is_locked() => {
-                self.rings.unlock(user, passphrase.clone())?;
-                self.rings.get(user, now)
+                self.sealing.rings.unlock(user, passphrase.clone())?;
+                self.sealing.rings.get(user, now)
             }
             (found, _) => found,
         }
@@ -431,12 +370,12 @@ impl Manager {
             true => definitions.channel_rules.blocked_addresses(),
             false => Vec::new(),
         };
-        *self.blocked_addresses.write().unwrap_or_else(PoisonError::into_inner) = blocked;
+        *self.listening.blocked.write().unwrap_or_else(PoisonError::into_inner) = blocked;
     }
 
     /// Whether an address is kept out, and whether that is only a warning.
     pub fn blocks(&self, address: IpAddr) -> Option<bool> {
-        let blocked = self.blocked_addresses.read().unwrap_or_else(PoisonError::into_inner);
+        let blocked = self.listening.blocked.read().unwrap_or_else(PoisonError::into_inner);
         blocked.iter().find(|(pattern, _)| pattern.fits(address)).map(|(_, warn)| *warn)
     }
 
@@ -446,7 +385,7 @@ impl Manager {
         while mask != 0 {
             let index = mask.trailing_zeros() as usize;
             mask &= mask - 1;
-            if let Some(mailbox) = self.mailboxes.get(index) {
+            if let Some(mailbox) = self.workers.mailboxes.get(index) {
                 mailbox.post(notice());
             }
         }
@@ -454,13 +393,13 @@ impl Manager {
 
     /// What all tasks did until now.
     pub fn task_snapshot(&self) -> TaskSnapshot {
-        self.tasks.snapshot(self.adapters.busy_peak(), &self.devices.snapshot())
+        self.workers.tasks.snapshot(self.workers.adapters.busy_peak(), &self.workers.devices.snapshot())
     }
 
     /// How queues and policies stood in the minutes of the last day.
     pub fn traffic_history(&self) -> MutexGuard<'_, TrafficHistory> {
         // Counts hold no invariant that a panic could break.
-        self.traffic_history.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What all roles have cost until now.
@@ -472,7 +411,7 @@ impl Manager {
 
     /// Wakes every dispatcher.
     pub fn ring_all(&self) {
-        for mailbox in self.mailboxes.iter() {
+        for mailbox in self.workers.mailboxes.iter() {
             mailbox.wake();
         }
     }
@@ -492,7 +431,7 @@ impl State {
     /// The limits of the queue of that name now.
     pub fn queue_limit(&self, name: &str) -> QueueLimit {
         let defined = self.definitions.queues.get(name);
-        let local = defined.or_else(|| self.dynamic.get(name).map(|(_, local)| local));
+        let local = defined.or_else(|| self.temporary.queues.get(name).map(|(_, local)| local));
         local.map(|local| local.limit).unwrap_or_default()
     }
 
@@ -572,12 +511,12 @@ impl State {
         let may_write = match self.store.backlog(queue.map(|route| route.queue)) {
             Backlog::Usual => true,
             Backlog::Much => user.is_some_and(|user| {
-                !self.users.waits_for_disk(user, queue.map(|route| route.queue.store()), &self.store)
+                !self.clients.users.waits_for_disk(user, queue.map(|route| route.queue.store()), &self.store)
             }),
             Backlog::TooMuch => false,
         };
         let is_sealed = queue.is_none_or(|route| route.policy.is_some());
-        let seals_much = is_sealed && user.is_some_and(|user| self.users.seals_much(user));
+        let seals_much = is_sealed && user.is_some_and(|user| self.clients.users.seals_much(user));
         match queue {
             _ if !may_write || seals_much => 0,
             Some(route) if route.waits_when_full => {
@@ -592,14 +531,15 @@ impl State {
     /// A user's messages of so many bytes are on their way to the disk.
     pub fn wrote(&mut self, user: Option<UserId>, bytes: usize, ticket: Ticket) {
         if let Some(user) = user.filter(|_| !self.store.is_synced(ticket)) {
-            self.users.wrote(user, bytes, ticket, &self.store);
+            self.clients.users.wrote(user, bytes, ticket, &self.store);
         }
     }
 
     /// What an address stands for that a client named: SET ADDRMAP is asked once. A dynamic queue's name is itself.
     pub fn address<'a>(&self, named: &'a str, is_topic: bool) -> Cow<'a, str> {
         let is_dynamic = || {
-            self.dynamic.contains_key(named) || self.definitions.queues.get(named).is_some_and(|local| local.dynamic)
+            self.temporary.queues.contains_key(named)
+                || self.definitions.queues.get(named).is_some_and(|local| local.dynamic)
         };
         let found = self.definitions.address_maps.resolve(named, is_topic);
         if matches!(found, Cow::Owned(_)) && is_dynamic() { Cow::Borrowed(named) } else { found }
@@ -612,7 +552,7 @@ impl State {
 
     /// Where the name that a client opens leads (inventory A1.3: the policy is that of the opened name).
     pub fn route(&self, name: &str) -> Result<Route, Refusal> {
-        if let Some((queue, local)) = self.dynamic.get(name) {
+        if let Some((queue, local)) = self.temporary.queues.get(name) {
             let policy = self.definitions.policies.get(name).cloned();
             return Ok(self.route_to(*queue, name, local, policy, local.get_enabled, local.put_enabled));
         }
@@ -629,7 +569,7 @@ impl State {
 
     /// Where messages go that a client puts by `object`: a name, or `QUEUE@QMGR`.
     pub fn put_route(&self, object: &str) -> Result<Route, Refusal> {
-        if self.dynamic.contains_key(object) {
+        if self.temporary.queues.contains_key(object) {
             return self.route(object);
         }
         match self.definitions.resolve_put(object).map_err(|error| not_resolved(object, error))? {
@@ -691,7 +631,7 @@ impl State {
                 expiry_cap_ms: local.expiry_cap_tenths.map(|tenths| u64::from(tenths) * 100),
             },
             transmission: None,
-            generation: self.generation,
+            generation: self.generations.definitions,
         }
     }
 
@@ -729,7 +669,7 @@ impl State {
     /// A message was put on a transmission queue: where no other of that queue is watched, this one is.
     pub fn probe_queue_time(&mut self, queue: QueueId, id: MessageId) {
         // The clock of the turn would show nothing of what is sent in the same turn.
-        self.queue_time_probes.entry(queue).or_insert_with(|| (id, self.clock.now()));
+        self.outbound.queue_time_probes.entry(queue).or_insert_with(|| (id, self.clock.now()));
     }
 
     /// The destinations that a message on a transmission queue may be bound to, for the channel that opens it.

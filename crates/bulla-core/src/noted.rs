@@ -169,7 +169,7 @@ impl State {
         let defined = defined
             .map(|(&name, queue)| QueueChange::Define { name, attributes: attributes(name, queue, &self.definitions) });
         let queues: Vec<QueueChange<'_>> = cleared.chain(deleted).chain(defined).collect();
-        let number = changes_note(self.noted.last + 1, self.definitions_writer.written());
+        let number = changes_note(self.changes.noted.last + 1, self.changes.writer.written());
         let notes: Vec<(&str, Option<&[u8]>)> =
             notes.iter().copied().chain(std::iter::once((CHANGES_NOTE, Some(&number[..])))).collect();
         let reserve = reserve(&objects, &self.store);
@@ -177,14 +177,14 @@ impl State {
             objects.iter().map(|(name, text)| (name.as_str(), text.as_ref().map(|text| text.as_bytes()))).collect();
         let unit = DefinitionUnit { queues: &queues, objects: &objects, notes: &notes, reserve };
         let tickets = self.store.commit_definitions(&unit)?;
-        self.noted.last += 1;
-        self.noted.tickets.get_or_insert_default().extend(tickets.iter());
+        self.changes.noted.last += 1;
+        self.changes.noted.tickets.get_or_insert_default().extend(tickets.iter());
         for queue in gone {
             self.uses.remove(&queue);
-            self.dynamic_owners.remove(&queue);
+            self.temporary.owners.remove(&queue);
         }
         self.take_over(changes);
-        self.definitions_writer.changed(changes, self.noted.last, &tickets);
+        self.changes.writer.changed(changes, self.changes.noted.last, &tickets);
         Ok(tickets)
     }
 
@@ -204,8 +204,8 @@ impl State {
     /// The file has what is defined up to that change. The journal notes it, so that an older copy of the file is known
     /// for what it is. Where that can't be noted, it is with the next change.
     pub fn note_written(&mut self, change: u64) {
-        self.definitions_writer.has(change);
-        let note = changes_note(self.noted.last, change);
+        self.changes.writer.has(change);
+        let note = changes_note(self.changes.noted.last, change);
         let notes = [(CHANGES_NOTE, Some(&note[..]))];
         let unit = DefinitionUnit { notes: &notes, reserve: Reserve::Whole, ..DefinitionUnit::default() };
         if let Err(error) = self.store.commit_definitions(&unit) {
@@ -243,9 +243,9 @@ impl State {
         if has_topics {
             self.topics.follow(&self.definitions);
         }
-        let Self { users, definitions, store, .. } = self;
+        let Self { clients, definitions, store, .. } = self;
         if keeps {
-            users.follow_kept(definitions.kept());
+            clients.users.follow_kept(definitions.kept());
         }
         // The attributes of each depend on the queue manager's, and on where the name of the dead-letter queue leads.
         if moves_attributes {
@@ -256,7 +256,7 @@ impl State {
                 }
             }
         }
-        self.generation += 1;
+        self.generations.definitions += 1;
     }
 }
 
@@ -370,7 +370,7 @@ impl Writer {
             let state = manager.lock();
             let mut wanted = self.wanted();
             wanted.changes.clear();
-            wanted.last = state.noted.last;
+            wanted.last = state.changes.noted.last;
             (state.definitions.clone(), journal_name(state.store.identity()))
         };
         let mut was_told = false;

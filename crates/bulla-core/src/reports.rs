@@ -263,7 +263,7 @@ impl Report {
         };
         let dead_letters = state.definitions.queue_manager.dead_letter_queue.clone();
         let buried = dead_letters.map(|queue| put(state, &queue, labelled));
-        if !matches!(buried, Some(Ok(()))) && state.peer_lines.may_write(at.now) {
+        if !matches!(buried, Some(Ok(()))) && state.notices.peer_lines.may_write(at.now) {
             crate::warning!("a report is lost: {refusal}");
         }
     }

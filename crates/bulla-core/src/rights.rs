@@ -14,8 +14,8 @@ impl State {
     /// 2035.
     pub fn check(&self, who: Who<'_>, right: Right, opened: &str) -> Result<Rights, Refusal> {
         // The store is not asked where there are no dynamic queues.
-        let known = || self.store.queue(opened).and_then(|queue| self.dynamic_owners.get(&queue));
-        let owner = if self.dynamic_owners.is_empty() { None } else { known() };
+        let known = || self.store.queue(opened).and_then(|queue| self.temporary.owners.get(&queue));
+        let owner = if self.temporary.owners.is_empty() { None } else { known() };
         let rights = match owner.is_some_and(|owner| who.owns(owner)) {
             true => ObjectType::Queue.rights(),
             false => self.definitions.authorities.rights(who.user, ObjectType::Queue, self.object_of(opened)),
@@ -63,7 +63,7 @@ impl State {
     pub fn own_dynamic(&mut self, who: Who<'_>, made: &Made) {
         let queue = made.temporary.or_else(|| self.store.queue(&made.name));
         if let Some((owner, queue)) = who.owner().zip(queue) {
-            self.dynamic_owners.insert(queue, owner);
+            self.temporary.owners.insert(queue, owner);
         }
     }
 

@@ -78,9 +78,9 @@ impl Triggering {
 
 /// Once a turn: trigger messages for what has come since the last one. Two compares where nothing triggers.
 pub fn turn(state: &mut State, now: Instant, wall_ms: u64) {
-    if state.triggering.generation != state.generation {
-        let State { triggering, store, definitions, generation, .. } = state;
-        triggering.follow(definitions, *generation, |name| store.queue(name));
+    if state.triggering.generation != state.generations.definitions {
+        let State { triggering, store, definitions, generations, .. } = state;
+        triggering.follow(definitions, generations.definitions, |name| store.queue(name));
     }
     let mut arrivals = Vec::new();
     state.store.take_arrivals(&mut arrivals);

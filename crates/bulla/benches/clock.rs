@@ -204,7 +204,7 @@ impl Site {
              ONDEFECT(CONTINUE)"
         ));
         for user in ["alice", "bob"] {
-            running.manager().users.add(user, PASSWORD, 4096).unwrap();
+            running.manager().sign_ins.users.add(user, PASSWORD, 4096).unwrap();
         }
         Site { running }
     }

@@ -62,7 +62,7 @@ impl Subject {
             Ok(route) => state.bound_to(route),
             Err(_) => state.destination(&name),
         };
-        let mut names: BTreeSet<String> = manager.users.names().into_iter().collect();
+        let mut names: BTreeSet<String> = manager.sign_ins.users.names().into_iter().collect();
         let with_ring: BTreeSet<String> = ring_users(manager).collect();
         names.extend(with_ring.iter().cloned());
         let mut users: Vec<(String, bool, bool)> = names
@@ -115,7 +115,7 @@ impl Subject {
             manager: &manager.name,
             destination: &destination,
             now,
-            device: Watched::new(&manager.audit),
+            device: Watched::new(&manager.told.audit),
         };
         let (trials, more) = trier.all(&parties, &found);
         left_out.extend(more);
@@ -152,7 +152,7 @@ impl Subject {
             queue,
             readers,
             opener: Opener::new(),
-            device: Watched::new(&manager.audit),
+            device: Watched::new(&manager.told.audit),
             counted: BTreeMap::new(),
         }
     }

@@ -38,7 +38,7 @@ pub fn recover(state: &mut State) {
                         "channel {channel}: {locked} messages are in doubt until its partner is asked"
                     );
                 }
-                let instance = state.channels.entry(InstanceId::of(&channel));
+                let instance = state.outbound.channels.entry(InstanceId::of(&channel));
                 instance.status.in_doubt = in_doubt;
                 instance.note_sequence(note.base + note.in_doubt.len() as u64, note.base, wrap);
             }
@@ -48,7 +48,7 @@ pub fn recover(state: &mut State) {
     let prefix = note::stopped_name("");
     let stopped: Vec<String> = state.store.notes(&prefix).map(|(name, _)| name[prefix.len()..].to_owned()).collect();
     for channel in stopped.into_iter().filter(|channel| state.definitions.channels.contains_key(channel)) {
-        let status = &mut state.channels.entry(InstanceId::of(&channel)).status;
+        let status = &mut state.outbound.channels.entry(InstanceId::of(&channel)).status;
         (status.state, status.stop_requested) = (ChannelState::Stopped, true);
     }
 }
@@ -78,8 +78,12 @@ pub fn start(manager: &Manager, state: &mut State, channel: &str) -> Result<(), 
     };
     let id = InstanceId::of(channel);
     if calls {
-        if state.channels.get(&id).is_some_and(|instance| instance.is_active() || instance.wanted == Wanted::Now)
-            || state.channels.of(channel).any(|(_, instance)| instance.is_active())
+        if state
+            .outbound
+            .channels
+            .get(&id)
+            .is_some_and(|instance| instance.is_active() || instance.wanted == Wanted::Now)
+            || state.outbound.channels.of(channel).any(|(_, instance)| instance.is_active())
         {
             return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{channel} is active already")));
         }
@@ -87,7 +91,7 @@ pub fn start(manager: &Manager, state: &mut State, channel: &str) -> Result<(), 
     }
     // Nothing refuses any more: whether it was stopped is forgotten.
     keep_stopped(state, channel, false);
-    for (_, instance) in state.channels.all_mut().filter(|(id, _)| id.channel == channel) {
+    for (_, instance) in state.outbound.channels.all_mut().filter(|(id, _)| id.channel == channel) {
         if !instance.is_active() {
             instance.status.stop_requested = false;
             instance.stops_inactive = false;
@@ -98,11 +102,11 @@ pub fn start(manager: &Manager, state: &mut State, channel: &str) -> Result<(), 
     }
     if !calls {
         // It waits for its partner.
-        let instance = state.channels.entry(id);
+        let instance = state.outbound.channels.entry(id);
         instance.status.stop_requested = false;
         return Ok(());
     }
-    let instance = state.channels.entry(id.clone());
+    let instance = state.outbound.channels.entry(id.clone());
     refill_retries(instance, &definition);
     instance.ran = false;
     call(manager, instance, id);
@@ -113,13 +117,13 @@ pub fn start(manager: &Manager, state: &mut State, channel: &str) -> Result<(), 
 /// itself.
 pub fn room(state: &State, starting: Option<&str>) -> Result<(), Refusal> {
     let manager = &state.definitions.queue_manager;
-    let active = state.channels.all().filter(|(_, instance)| instance.is_active()).count();
+    let active = state.outbound.channels.all().filter(|(_, instance)| instance.is_active()).count();
     let is_own = |id: &InstanceId, found: &Instance| {
         Some(id.channel.as_str()) == starting && !found.is_active() && found.status.state == ChannelState::Stopped
     };
     let is_current =
         |id: &InstanceId, found: &Instance| found.status.state != ChannelState::Inactive && !is_own(id, found);
-    let current = state.channels.all().filter(|(id, found)| is_current(id, found)).count();
+    let current = state.outbound.channels.all().filter(|(id, found)| is_current(id, found)).count();
     let full =
         |what: &str, count| Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{count} channels are {what}"));
     if active >= manager.active_channels_max as usize {
@@ -137,16 +141,16 @@ fn call(manager: &Manager, instance: &mut Instance, id: InstanceId) {
     instance.status.state = ChannelState::Starting;
     // The same dispatcher each time: a channel's queues are served there.
     let hash = id.channel.bytes().fold(0usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte)));
-    bring(manager, hash % manager.mailboxes.wanted(), Notice::Channel(ChannelNotice::Call(id)));
+    bring(manager, hash % manager.workers.mailboxes.wanted(), Notice::Channel(ChannelNotice::Call(id)));
 }
 
 /// Gives a notice about a call to a dispatcher, or to the first one where that has ended.
 pub fn bring(manager: &Manager, index: usize, notice: Notice) {
-    let notice = match manager.mailboxes.get(index) {
+    let notice = match manager.workers.mailboxes.get(index) {
         Some(mailbox) => mailbox.bring(notice),
         None => Err(notice),
     };
-    if let (Err(notice), Some(first)) = (notice, manager.mailboxes.get(0)) {
+    if let (Err(notice), Some(first)) = (notice, manager.workers.mailboxes.get(0)) {
         first.post(notice);
     }
 }
@@ -155,14 +159,14 @@ pub fn bring(manager: &Manager, index: usize, notice: Notice) {
 pub fn stop(manager: &Manager, state: &mut State, channel: &str, force: bool, inactive: bool) {
     let end = if inactive { ChannelState::Inactive } else { ChannelState::Stopped };
     keep_stopped(state, channel, !inactive);
-    state.channels.entry(InstanceId::of(channel));
-    for (_, instance) in state.channels.all_mut().filter(|(id, _)| id.channel == channel) {
+    state.outbound.channels.entry(InstanceId::of(channel));
+    for (_, instance) in state.outbound.channels.all_mut().filter(|(id, _)| id.channel == channel) {
         instance.status.stop_requested = true;
         instance.stops_inactive = inactive;
         match instance.place {
             Some(place) => {
                 instance.status.state = ChannelState::Stopping;
-                if let Some(mailbox) = manager.mailboxes.get(place.dispatcher) {
+                if let Some(mailbox) = manager.workers.mailboxes.get(place.dispatcher) {
                     let (peer, generation) = (place.peer, place.generation);
                     mailbox.post(Notice::Channel(ChannelNotice::Stop { peer, generation, force }));
                 }
@@ -208,7 +212,7 @@ pub fn reset(state: &mut State, channel: &str, next: u64) -> Result<String, Refu
     };
     write(state, &names_and_notes)?;
     let wrap = definition.sequence_wrap;
-    for (_, instance) in state.channels.all_mut().filter(|(id, _)| id.channel == channel) {
+    for (_, instance) in state.outbound.channels.all_mut().filter(|(id, _)| id.channel == channel) {
         instance.note_sequence(base, base, wrap);
     }
     Ok(format!("channel {channel} reset, the next message has number {next}"))
@@ -231,7 +235,7 @@ pub fn resolve(state: &mut State, channel: &str, commit: bool) -> Result<usize, 
     if !commit {
         there.iter().for_each(|id| state.store.release(*id, false));
     }
-    if let Some(instance) = state.channels.get_mut(&InstanceId::of(channel)) {
+    if let Some(instance) = state.outbound.channels.get_mut(&InstanceId::of(channel)) {
         instance.status.in_doubt = false;
         instance.status.current_messages = 0;
         instance.note_sequence(settled.base, settled.base, definition.sequence_wrap);
@@ -256,7 +260,7 @@ pub fn notes_of(state: &State, channel: &str) -> Result<Vec<String>, Refusal> {
 fn inactive(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal> {
     let unknown = || Refusal::new(reason::UNKNOWN_CHANNEL_NAME, format!("there is no channel {channel}"));
     let definition = state.definitions.channels.get(channel).cloned().ok_or_else(unknown)?;
-    if state.channels.of(channel).any(|(_, instance)| instance.is_active()) {
+    if state.outbound.channels.of(channel).any(|(_, instance)| instance.is_active()) {
         return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{channel} is active: STOP CHANNEL first")));
     }
     Ok(definition)
@@ -283,7 +287,7 @@ pub fn refill_retries(instance: &mut Instance, definition: &ChannelDefinition) {
 /// A calling channel has lost its connection, the one at `place`, or never got one.
 pub fn ended(moment: &Moment<'_>, state: &mut State, id: &InstanceId, place: Option<Place>, why: Option<Refusal>) {
     let definition = state.definitions.channels.get(&id.channel).cloned();
-    let instance = state.channels.entry(id.clone());
+    let instance = state.outbound.channels.entry(id.clone());
     if place.is_some() && instance.place.is_some() && instance.place != place {
         // The channel has another connection by now.
         return;
@@ -301,9 +305,9 @@ pub fn ended(moment: &Moment<'_>, state: &mut State, id: &InstanceId, place: Opt
     if ran && !requests || matches!(event, Event::TlsRefused { .. }) {
         state.raise(&event, moment.wall_ms);
     }
-    let instance = state.channels.entry(id.clone());
+    let instance = state.outbound.channels.entry(id.clone());
     if let Some(why) = &why {
-        if moment.manager.peer_lines.may_write(moment.now) {
+        if moment.manager.told.peer_lines.may_write(moment.now) {
             crate::warning!(channel = id.channel, "channel {}: {why}", id.channel);
         }
         instance.status.reason = why.to_string();
@@ -351,6 +355,7 @@ fn again(moment: &Moment<'_>, instance: &mut Instance, id: &InstanceId, definiti
 /// On the first dispatcher, at each tick: retries that are due, and transmission queues that start their channel.
 pub fn tick(moment: &Moment<'_>, state: &mut State) {
     let due: Vec<InstanceId> = state
+        .outbound
         .channels
         .all()
         .filter(|(_, instance)| !instance.is_active() && matches!(instance.wanted, Wanted::At(at) if at <= moment.now))
@@ -358,12 +363,12 @@ pub fn tick(moment: &Moment<'_>, state: &mut State) {
         .collect();
     for id in due {
         if state.definitions.channels.contains_key(&id.channel) {
-            let instance = state.channels.entry(id.clone());
+            let instance = state.outbound.channels.entry(id.clone());
             call(moment.manager, instance, id);
         }
     }
-    state.triggers.look_up(state.generation, &state.definitions, &state.store);
-    let waiting: Vec<QueueId> = state.triggers.by_queue.keys().copied().collect();
+    state.outbound.triggers.look_up(state.generations.definitions, &state.definitions, &state.store);
+    let waiting: Vec<QueueId> = state.outbound.triggers.by_queue.keys().copied().collect();
     for queue in waiting {
         if state.store.status(queue).is_some_and(|status| status.available > 0) {
             trigger(moment.manager, state, queue);
@@ -374,9 +379,9 @@ pub fn tick(moment: &Moment<'_>, state: &mut State) {
 /// Something is on a transmission queue that no channel sends from: its channel starts, unless it was stopped or
 /// retries.
 pub fn trigger(manager: &Manager, state: &mut State, queue: QueueId) {
-    let found = state.triggers.of(queue, state.generation, &state.definitions, &state.store);
+    let found = state.outbound.triggers.of(queue, state.generations.definitions, &state.definitions, &state.store);
     let Some(channel) = found else { return };
-    let idle = state.channels.get(&InstanceId::of(&channel)).is_none_or(|instance| {
+    let idle = state.outbound.channels.get(&InstanceId::of(&channel)).is_none_or(|instance| {
         instance.status.state == ChannelState::Inactive && !instance.is_active() && instance.wanted == Wanted::Nothing
     });
     if !idle {
@@ -389,7 +394,8 @@ pub fn trigger(manager: &Manager, state: &mut State, queue: QueueId) {
             cause = refusal.cause,
             "channel {channel} is triggered, but does not start: {refusal}"
         );
-        state.channels.entry(InstanceId::of(&channel)).wanted = Wanted::At(manager.clock.now() + TRIGGER_AGAIN_AFTER);
+        state.outbound.channels.entry(InstanceId::of(&channel)).wanted =
+            Wanted::At(manager.clock.now() + TRIGGER_AGAIN_AFTER);
     }
 }
 

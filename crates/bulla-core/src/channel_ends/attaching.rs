@@ -38,7 +38,7 @@ fn channel(
     };
     Some(result.inspect_err(|refusal| {
         let partner = peer.address_text();
-        if local.manager.peer_lines.may_write(local.now) {
+        if local.manager.told.peer_lines.may_write(local.now) {
             crate::warning!(
                 reason = refusal.reason.code,
                 cause = refusal.cause,

@@ -54,7 +54,7 @@ fn called(peer: &mut Peer, local: &mut Local, state: &mut State) -> Result<(), R
         }
         // The partner, a server channel, attaches.
         ChannelKind::Requester if is_bulla => {
-            state.channels.entry(id).status.state = ChannelState::Requesting;
+            state.outbound.channels.entry(id).status.state = ChannelState::Requesting;
             Ok(())
         }
         ChannelKind::Requester => {
@@ -76,7 +76,7 @@ pub fn attached(peer: &mut Peer, local: &Local, state: &mut State) {
     }
     calling.deadline = None;
     let Some(definition) = state.definitions.channels.get(&calling.id.channel) else { return };
-    let instance = state.channels.entry(calling.id.clone());
+    let instance = state.outbound.channels.entry(calling.id.clone());
     supervisor::refill_retries(instance, definition);
     instance.status.state = ChannelState::Running;
     instance.status.started_ms = Some(local.wall_ms);
@@ -112,7 +112,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     })?;
     supervisor::room(state, None)?;
     let place = Place { dispatcher: local.index, peer: peer.place.key, generation: peer.place.generation };
-    let instance = state.channels.entry(id.clone());
+    let instance = state.outbound.channels.entry(id.clone());
     if instance.is_active() {
         return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{channel} has a connection already")));
     }
@@ -125,7 +125,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     let session = peer.front.way_out().ok_or_else(no_way_out)?.begin();
     let begun = sender::attaching::begin(peer, local, state, id.clone(), definition, session);
     if begun.is_err() && peer.channel.sending.is_none() {
-        state.channels.entry(id).ended(begun.as_ref().err());
+        state.outbound.channels.entry(id).ended(begun.as_ref().err());
     }
     begun
 }
@@ -138,7 +138,7 @@ fn check_tls(
     definition: &ChannelDefinition,
 ) -> Result<(), Refusal> {
     let Protected { protocol, cipher_spec, peer_name, peer_issuer } = peer.transport.check_channel(definition)?;
-    let status = &mut state.channels.entry(id.clone()).status;
+    let status = &mut state.outbound.channels.entry(id.clone()).status;
     (status.security_protocol, status.cipher_spec) = (protocol, cipher_spec);
     (status.peer_name, status.peer_issuer) = (peer_name, peer_issuer);
     let local = peer.transport.local_address();
@@ -157,7 +157,7 @@ fn hang_up(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
     peer.front.close(Some(refusal.clone().into()));
     match &mut peer.channel.calling {
         Some(calling) => calling.failure = Some(refusal),
-        None if local.manager.peer_lines.may_write(local.now) => {
+        None if local.manager.told.peer_lines.may_write(local.now) => {
             crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{}: {refusal}", peer.address_text());
         }
         None => {}

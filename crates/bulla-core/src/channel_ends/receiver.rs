@@ -32,7 +32,7 @@ fn replaced_by(channel: &str) -> Refusal {
 /// Messages may come.
 fn running(peer: &mut Peer, local: &Local, state: &mut State, link: LinkId) {
     let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
-    let Some(instance) = state.channels.get_mut(&receiving.instance) else { return };
+    let Some(instance) = state.outbound.channels.get_mut(&receiving.instance) else { return };
     let was = std::mem::replace(&mut instance.status.state, ChannelState::Running);
     instance.status.substate = "RECEIVE";
     if let Some(numbers) = &receiving.numbers {
@@ -165,7 +165,7 @@ fn answer(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     }
     let InstanceId { channel, partner } = &receiving.instance;
     let here = receiving.numbers.as_ref().map_or(0, |numbers| numbers.committed);
-    if state.peer_lines.may_write(local.now) {
+    if state.notices.peer_lines.may_write(local.now) {
         crate::warning!(
             channel,
             partner,
@@ -193,7 +193,7 @@ pub fn stop(peer: &mut Peer, local: &mut Local, state: &mut State, force: bool) 
         let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { continue };
         let detail = format!("{}: STOP CHANNEL", receiving.instance.channel);
         let refusal = Refusal { cause: Some("stopped"), ..Refusal::new(reason::CHANNEL_NOT_AVAILABLE, detail) };
-        if let Some(instance) = state.channels.get_mut(&receiving.instance) {
+        if let Some(instance) = state.outbound.channels.get_mut(&receiving.instance) {
             instance.status.stop_requested = true;
         }
         if matches!(receiving.phase, Phase::Flowing) {

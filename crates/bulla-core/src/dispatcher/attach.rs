@@ -42,7 +42,7 @@ pub fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: A
         Wants::Get(get) => consumer(peer, local, state, &attach, get, &mut made),
     };
     if let Some(user) = peer.login.user.filter(|_| peer.links.get(&link).is_some_and(Link::is_clients)) {
-        state.users.attached(user);
+        state.clients.users.attached(user);
     }
     if let (Ok(()), Some(Made { temporary: Some(queue), with_link: false, .. })) = (&result, &made) {
         peer.holds.dynamic.push(*queue);
@@ -483,7 +483,7 @@ fn may_delete(state: &State, route: &Route, deletes: Option<Deletes>, rights: Ri
     if deletes.is_none() {
         return Ok(());
     }
-    if is_dynamic() || state.dynamic.contains_key(&route.queue_name) {
+    if is_dynamic() || state.temporary.queues.contains_key(&route.queue_name) {
         return if rights.has(Right::Delete) {
             Ok(())
         } else {

@@ -51,14 +51,14 @@ pub fn tell_of_sign_in(
     let (action, detail) = (Right::Connect.action(), format!("sign-in refused: {why}"));
     let connection = audit::Who::Connection { user: user.clone(), address: address.clone() };
     let (object, reason) = ("", reason::NOT_AUTHORIZED.code);
-    manager.audit.refused(now, connection, &Refused { action, object, reason, detail, let_in: false });
-    let mut refusals = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+    manager.told.audit.refused(now, connection, &Refused { action, object, reason, detail, let_in: false });
+    let mut refusals = manager.told.refusals.lock().unwrap_or_else(PoisonError::into_inner);
     if refusals.may_write(now) {
         let name = user.as_deref().map_or_else(String::new, |user| format!(" as {user}"));
         crate::warning!(user, address, reason, "{address}: sign-in{name} refused: {why}");
         let (action, object) = (Right::Connect.action(), String::new());
         refusals.raise(Event::NotAuthorised { user, address, action, object });
-        manager.refused.store(true, Ordering::Release);
+        manager.told.refused.store(true, Ordering::Release);
     }
 }
 
@@ -102,10 +102,10 @@ pub fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mut State
 /// Has an event raised in the next turn of any dispatcher. A lockout is in the audit log.
 pub fn raise(manager: &Manager, event: Event) {
     if let Event::LockedOut { user, address, failures, seconds } = &event {
-        manager.audit.locked_out(user.as_deref(), address.as_deref(), *failures, *seconds);
+        manager.told.audit.locked_out(user.as_deref(), address.as_deref(), *failures, *seconds);
     }
-    manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).raise(event);
-    manager.refused.store(true, Ordering::Release);
+    manager.told.refusals.lock().unwrap_or_else(PoisonError::into_inner).raise(event);
+    manager.told.refused.store(true, Ordering::Release);
 }
 
 /// Tells of a partner whom TLS has refused. Each is in the audit log; a client that connects again and again fills
@@ -115,8 +115,8 @@ pub fn tell_of_tls(local: &Local, state: &mut State, event: &Event) {
     let (action, detail) = (Right::Connect.action(), reason.detail.clone());
     let refused = Refused { action, object: "", reason: reason.reason.code, detail, let_in: false };
     let connection = audit::Who::Connection { user: None, address: partner.clone() };
-    local.manager.audit.refused(local.now, connection, &refused);
-    if local.manager.peer_lines.may_write(local.now) {
+    local.manager.told.audit.refused(local.now, connection, &refused);
+    if local.manager.told.peer_lines.may_write(local.now) {
         crate::warning!("{partner}: {reason}");
         state.raise(event, local.wall_ms);
     }
@@ -124,11 +124,11 @@ pub fn tell_of_tls(local: &Local, state: &mut State, event: &Event) {
 
 /// Tells of refusals that no line was written for; once a tick.
 pub fn tell_of_more(manager: &Manager, now: Instant) {
-    let more = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).take_left_out(now);
+    let more = manager.told.refusals.lock().unwrap_or_else(PoisonError::into_inner).take_left_out(now);
     if let Some(more) = more {
         crate::warning!("{more} more refusals by authority");
     }
-    if let Some(more) = manager.peer_lines.take_left_out(now) {
+    if let Some(more) = manager.told.peer_lines.take_left_out(now) {
         crate::warning!("{more} more lines on what clients and partners did are left out");
     }
 }
@@ -175,8 +175,8 @@ fn open_to_clients(peer: &mut Peer, local: &Local, state: &mut State) -> Result<
 pub fn may_attach(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
     open_to_clients(peer, local, state)?;
     let Some(user) = peer.login.user else { return Ok(()) };
-    let suspended = peer.login.identity.user.as_deref().map_or(0, |name| state.resumable.suspended_of(name));
-    state.users.may_attach(user, suspended)
+    let suspended = peer.login.identity.user.as_deref().map_or(0, |name| state.clients.resumable.suspended_of(name));
+    state.clients.users.may_attach(user, suspended)
 }
 
 /// Finds the user in force, and counts the connection as that user's.
@@ -184,10 +184,10 @@ fn let_in(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refus
     admit(peer, local, state)?;
     if peer.login.user.is_none() {
         let limits = &state.definitions.user_limits;
-        let user = state.users.connect(peer.login.identity.user.as_deref(), limits, local.now)?;
+        let user = state.clients.users.connect(peer.login.identity.user.as_deref(), limits, local.now)?;
         peer.login.user = Some(user);
-        if let (Some(name), share @ 1..) = (&peer.login.identity.user, state.users.key_share(user)) {
-            local.manager.adapters.share_keys(name, share, local.now);
+        if let (Some(name), share @ 1..) = (&peer.login.identity.user, state.clients.users.key_share(user)) {
+            local.manager.workers.adapters.share_keys(name, share, local.now);
         }
     }
     Ok(())
@@ -466,7 +466,7 @@ fn recheck_links(peer: &mut Peer, local: &mut Local, state: &mut State, closed: 
 /// Whether a relay's message may be put on the queue that it names: a comparison and a look-up, where the one before
 /// named it too and no rights have changed.
 pub fn relayed(producer: &mut Producer, state: &State, who: Who<'_>, to: &str) -> Result<(), Refusal> {
-    let generation = state.authority_generation;
+    let generation = state.generations.authority;
     let queue = state.store.queue(to);
     let is_same = |last: &Relayed| last.generation == generation && last.queue == queue && last.name == to;
     if producer.relayed.as_ref().is_some_and(is_same) {

@@ -256,7 +256,7 @@ impl Consumer {
     /// Looks the name that was opened up again, where definitions have changed.
     #[inline]
     pub fn look_up_again(&mut self, state: &State) -> Result<(), Refusal> {
-        if self.route.generation == state.generation {
+        if self.route.generation == state.generations.definitions {
             return Ok(());
         }
         let route = state.route(&self.opened)?;
@@ -288,7 +288,7 @@ impl Consumer {
     #[inline]
     pub fn has_enough(&self, user: Option<UserId>, local: &mut Local, state: &mut State) -> bool {
         let (limit, queue) = (self.route.limit, self.route.queue);
-        let has_enough = user.is_some_and(|user| state.users.is_full(user))
+        let has_enough = user.is_some_and(|user| state.clients.users.is_full(user))
             || limit.unacknowledged_bytes > 0 && !self.browses() && state.use_of(queue).limited.is_full(limit);
         if has_enough {
             local.serving.rescan.insert(queue);
@@ -315,7 +315,7 @@ impl Consumer {
 
     /// Whether what is delivered is counted: with that user, with the queue.
     fn counted(&self, user: Option<UserId>, state: &State) -> (bool, bool) {
-        let of_user = user.is_some_and(|user| state.users.counts_unacknowledged(user));
+        let of_user = user.is_some_and(|user| state.clients.users.counts_unacknowledged(user));
         (of_user, self.route.limit.unacknowledged_bytes > 0)
     }
 
@@ -329,7 +329,7 @@ impl Consumer {
         let bytes = bytes as u64;
         self.deliveries.unsettled.insert(id, Unsettled { bytes, of_user, of_queue });
         if let Some(user) = user.filter(|_| of_user) {
-            state.users.delivered(user, bytes);
+            state.clients.users.delivered(user, bytes);
         }
         if of_queue {
             state.use_of(self.route.queue).limited.delivered(bytes);
@@ -379,7 +379,7 @@ impl Consumer {
 
     /// Whether the user, and whether the queue, has room again.
     fn take_off(&self, user: Option<UserId>, state: &mut State, was: &Unsettled) -> (bool, bool) {
-        let user_has_room = user.is_some_and(|user| was.of_user && state.users.settled(user, was.bytes));
+        let user_has_room = user.is_some_and(|user| was.of_user && state.clients.users.settled(user, was.bytes));
         let (limit, queue) = (self.route.limit, self.route.queue);
         (user_has_room, was.of_queue && state.use_of(queue).limited.settled(limit, was.bytes))
     }

@@ -37,11 +37,11 @@ pub fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkI
     let gone = peer.links.remove(&link);
     if let Some(user) = peer.login.user.filter(|_| gone.as_ref().is_some_and(Link::is_clients)) {
         let granted = if let Some(Link::Producer(producer)) = &gone { producer.credit.granted } else { 0 };
-        state.users.detached(user, granted);
+        state.clients.users.detached(user, granted);
     }
     match gone {
         Some(Link::Producer(mut producer)) => {
-            producer.resumable.iter().for_each(|link| state.resumable.end(link));
+            producer.resumable.iter().for_each(|link| state.clients.resumable.end(link));
             let has_lost = producer.leave(&mut local.units, state);
             if let Some(route) = &producer.route {
                 local.freed(route.queue, state);
@@ -57,7 +57,7 @@ pub fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkI
             }
         }
         Some(Link::Consumer(mut consumer)) => {
-            consumer.resumes.place.iter().for_each(|link| state.resumable.end(link));
+            consumer.resumes.place.iter().for_each(|link| state.clients.resumable.end(link));
             consumer.leave(peer.login.user, local.wall_ms, state, failed);
             let queue = consumer.route.queue;
             if let Some(consumers) = local.serving.consumers.get_mut(&queue) {
@@ -104,7 +104,7 @@ pub fn forget_all(peer: &mut Peer, local: &mut Local, state: &mut State, failed:
     match peer.channel.calling.take() {
         Some(calling) if peer.channel.sending.is_none() => {
             let broken = || Refusal::new(reason::CONNECTION_BROKEN, why.unwrap_or_else(|| "the call ended".into()));
-            let told = state.channels.get(&calling.id).is_some_and(|instance| instance.status.stop_requested);
+            let told = state.outbound.channels.get(&calling.id).is_some_and(|instance| instance.status.stop_requested);
             let Calling { id, failure, .. } = *calling;
             let refusal = (!told).then(|| failure.unwrap_or_else(broken));
             let place = Place { dispatcher: local.index, peer: peer.place.key, generation: peer.place.generation };
@@ -136,7 +136,7 @@ pub fn delete_closed(local: &Local, state: &mut State, queue: &str, how: Deletes
     let purge = how == Deletes::WithMessages;
     match state.delete_permanent(queue, purge) {
         Ok(()) => local.manager.ring_all(),
-        Err(refusal) if state.peer_lines.may_write(local.now) => {
+        Err(refusal) if state.notices.peer_lines.may_write(local.now) => {
             crate::note!(
                 queue,
                 reason = refusal.reason.code,

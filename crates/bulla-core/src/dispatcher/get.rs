@@ -79,7 +79,7 @@ pub fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link:
         }
         Err(payload) => payload,
     };
-    let held = local.manager.adapters.hold(payload.len().saturating_mul(2));
+    let held = local.manager.workers.adapters.hold(payload.len().saturating_mul(2));
     let (Ok(room), Ok(held)) = (consumer.opener.line.room(), held) else {
         // No memory to open it in: it stays, and is tried again at the next tick.
         if !consumer.browses() {
@@ -131,7 +131,7 @@ fn read(consumer: &mut Consumer, local: &mut Local, state: &mut State, locked: &
             // The message may be well: it comes back when it can be read. A browser passes over it.
             let queue = &consumer.route.queue_name;
             if consumer.browses() {
-                if local.manager.peer_lines.may_write(local.now) {
+                if local.manager.told.peer_lines.may_write(local.now) {
                     crate::warning!(queue, "{queue}: not shown to a browser: {error}");
                 }
                 return Err(Looked::Sent);
@@ -286,7 +286,7 @@ fn open(consumer: &mut Consumer, opens: Opens<'_>, local: &Local, state: &State,
 fn clear(policy: &Policy, arrival: &Arrival, local: &Local) -> Result<Readable, Fault> {
     match Opener::tolerate(policy, arrival.clear_content()) {
         Ok(verified) => {
-            local.manager.accounts.note(&policy.name, Deed::Tolerated, &Cost::default());
+            local.manager.counts.accounts.note(&policy.name, Deed::Tolerated, &Cost::default());
             Ok(arrival.tolerated(verified))
         }
         Err(OpenError::NotSealed) => {
@@ -315,8 +315,9 @@ fn open_sealed(
     let (manager, policy) = (local.manager.clone(), policy.clone());
     let tally = Tally::new();
     let (counted, under) = (tally.clone(), policy.clone());
-    let open =
-        move || manager.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), moments, counted.clone());
+    let open = move || {
+        manager.sealing.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), moments, counted.clone())
+    };
     let work = if at_once {
         match open() {
             Ok(Step::Done(opened)) => {
@@ -334,7 +335,7 @@ fn open_sealed(
     } else {
         Work::Open(Arc::new(open))
     };
-    local.manager.adapters.submit(asker, &consumer.opener.who, work, tally);
+    local.manager.workers.adapters.submit(asker, &consumer.opener.who, work, tally);
     Ok(Stage::Away(Away(Box::new(arrival), under)))
 }
 
@@ -358,7 +359,7 @@ fn readable(
     opened: Verified<Opened>,
     cost: &Cost,
 ) -> Result<Readable, Fault> {
-    local.manager.accounts.note(&policy.name, Deed::Opened, cost);
+    local.manager.counts.accounts.note(&policy.name, Deed::Opened, cost);
     arrival.opened(opened).map_err(|refusal| Fault::defective("malformed", refusal.detail))
 }
 
@@ -366,7 +367,7 @@ fn readable(
 fn fault(local: &Local, policy: &Policy, error: &OpenError, cost: &Cost) -> Fault {
     let outcome = error.outcome();
     let deed = if outcome == Outcome::NotMine { Deed::NotMine } else { Deed::FailedToOpen };
-    local.manager.accounts.note(&policy.name, deed, cost);
+    local.manager.counts.accounts.note(&policy.name, deed, cost);
     match outcome {
         Outcome::NotMine => Fault::NotMine,
         Outcome::Defective => Fault::defective(error.cause(), error.to_string()),
@@ -429,7 +430,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
                 };
                 if consumer.browses() {
                     // Looking does not move: a browser passes over what it could not show.
-                    if local.manager.peer_lines.may_write(local.now) {
+                    if local.manager.told.peer_lines.may_write(local.now) {
                         crate::warning!(
                             queue = consumer.route.queue_name,
                             cause,

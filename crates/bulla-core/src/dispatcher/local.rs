@@ -224,7 +224,7 @@ pub struct Removal {
 impl Local {
     /// What the turns of dispatcher `index` begin with.
     pub fn new(index: usize, manager: Arc<Manager>, mailbox: Arc<Mailbox>, now: Instant) -> Self {
-        let meter = |kind| manager.tasks.meter(kind, index);
+        let meter = |kind| manager.workers.tasks.meter(kind, index);
         Self {
             index,
             meters: Meters { work: meter(TaskKind::Dispatcher), tls: meter(TaskKind::Tls) },
@@ -288,7 +288,7 @@ impl Local {
     /// Tells the operator of messages whose senders will never hear that they were refused: a line a tick, not a
     /// message.
     pub fn tell_of_dropped(&self) {
-        let dropped = self.manager.dropped.swap(0, Ordering::Relaxed);
+        let dropped = self.manager.counts.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
             crate::warning!("{dropped} refused messages were settled by their senders: they are gone");
         }
@@ -296,10 +296,10 @@ impl Local {
 
     /// After a change of definitions, who waits may wait no longer.
     pub fn notice_changes(&mut self, state: &mut State) {
-        if self.seen.definitions == state.generation {
+        if self.seen.definitions == state.generations.definitions {
             return;
         }
-        self.seen.definitions = state.generation;
+        self.seen.definitions = state.generations.definitions;
         for (queue, consumers) in &mut self.serving.consumers {
             consumers.look_at_all();
             self.serving.list.add(*queue);
@@ -399,7 +399,7 @@ impl Local {
 
     /// Queues are gone that others get from or wait for: every dispatcher with such links looks at them, and ends them.
     pub fn tell_of_gone(&mut self, state: &mut State) {
-        for (queue, on) in state.gone.drain(..) {
+        for (queue, on) in state.temporary.gone.drain(..) {
             if on & (1 << self.index) != 0 {
                 self.serve(queue);
                 self.producers.freed.push(queue);
@@ -428,7 +428,7 @@ impl Local {
                 if let Some((_, ring)) = self.keyless.get(user).filter(fresh) {
                     return Ok(Some(ring.clone()));
                 }
-                let folder = self.manager.rings.path(user).map_err(|error| refused(&error))?;
+                let folder = self.manager.sealing.rings.path(user).map_err(|error| refused(&error))?;
                 let ring = Arc::new(Ring::load_without_keys(&folder).map_err(|error| refused(&error))?);
                 self.keyless.insert(user.to_owned(), (self.now, ring.clone()));
                 Ok(Some(ring))

@@ -75,7 +75,8 @@ pub fn publish(
 
 /// Looks up again where publications go, where that may have changed.
 fn current(publishing: &mut Publishing, topic: &str, state: &State) -> Result<(), Refusal> {
-    let holds = |known: &Publisher| known.topic == topic && known.is_current(state.generation, &state.topics);
+    let holds =
+        |known: &Publisher| known.topic == topic && known.is_current(state.generations.definitions, &state.topics);
     if !publishing.publisher.as_ref().is_some_and(holds) {
         publishing.publisher = None;
         publishing.publisher = Some(state.publisher(topic)?);
@@ -172,7 +173,7 @@ fn to_each(
             policy: route.policy.clone(),
             transmission: route.transmission.clone(),
             copy: Some(CopyOf { is_last: at == last, whose: Subscriber::of(target, publisher, persistent) }),
-            _counted: receipt.user.filter(|_| held.is_some()).and_then(|user| state.users.begins_to_seal(user)),
+            _counted: receipt.user.filter(|_| held.is_some()).and_then(|user| state.clients.users.begins_to_seal(user)),
             _held: held,
         };
         producer.pending.join(room, pending, arrival.bytes(), stage);
@@ -190,7 +191,7 @@ fn begin(
     state: &State,
     arrival: &Arrival,
 ) -> Result<(Stage, Held), Refusal> {
-    let held = local.manager.adapters.hold(arrival.bytes().saturating_mul(2)).map_err(sealing_memory)?;
+    let held = local.manager.workers.adapters.hold(arrival.bytes().saturating_mul(2)).map_err(sealing_memory)?;
     let mut unkept = None;
     let sealing = treating.route.policy.as_ref().map(|policy| sealings.of(policy)).unwrap_or(&mut unkept);
     let stage = match treatment? {

@@ -129,8 +129,8 @@ pub struct Unheard<'a> {
 impl Unheard<'_> {
     /// Writes a line on it, no more than a few a second; each is counted, and told of at the next tick.
     fn tell(self, local: &Local, why: &dyn std::fmt::Display) {
-        local.manager.dropped.fetch_add(1, Ordering::Relaxed);
-        if local.manager.peer_lines.may_write(local.now) {
+        local.manager.counts.dropped.fetch_add(1, Ordering::Relaxed);
+        if local.manager.told.peer_lines.may_write(local.now) {
             let Self { queue, user } = self;
             let user = user.unwrap_or(ANONYMOUS);
             crate::warning!(
@@ -255,7 +255,7 @@ fn put_treated(
     let room = producer.pending.room().map_err(line_full)?;
     // The message and its sealed form, until it is on the queue.
     let bytes = arrival.bytes();
-    let held = local.manager.adapters.hold(bytes.saturating_mul(2)).map_err(sealing_memory)?;
+    let held = local.manager.workers.adapters.hold(bytes.saturating_mul(2)).map_err(sealing_memory)?;
     let mut sealing = producer.sealing.take();
     let treating = Treating { producer, identity, receipt, slot: room.slot(), route };
     let stage = treating.begin(treatment, &mut sealing, local, state, arrival);
@@ -284,7 +284,7 @@ fn put_treated(
         copy: None,
         claim,
         _held: Some(held),
-        _counted: receipt.user.and_then(|user| state.users.begins_to_seal(user)),
+        _counted: receipt.user.and_then(|user| state.clients.users.begins_to_seal(user)),
     };
     producer.pending.join(room, pending, bytes, stage);
     Ok(())
@@ -324,7 +324,7 @@ pub fn count_refused(local: &Local, state: &mut State, queue: QueueId, policy: O
         state.use_of(queue).traffic.reject(refusal.reason.code);
     }
     if let (Some(policy), Some(cause)) = (policy, refusal.cause) {
-        local.manager.accounts.fail(&policy.name, cause);
+        local.manager.counts.accounts.fail(&policy.name, cause);
     }
 }
 
@@ -336,7 +336,7 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
     producer.promise_again(state);
     producer.credit.granted -= 1;
     if let Some(user) = producer.putter.user {
-        state.users.put(user);
+        state.clients.users.put(user);
     }
     if let (Some(route), Some(_)) = (&producer.route, &producer.opened)
         && let Some(usage) = state.uses.get_mut(&route.queue)
@@ -367,7 +367,7 @@ pub fn tick(peer: &mut Peer, state: &mut State) {
 fn route(producer: &mut Producer, arrival: &Arrival, state: &mut State, who: Who<'_>) -> Result<Arc<Route>, Refusal> {
     let Some(opened) = &producer.opened else { return relay_route(producer, arrival, state, who).map(Arc::new) };
     let old = match &producer.route {
-        Some(route) if route.generation == state.generation => return Ok(route.clone()),
+        Some(route) if route.generation == state.generations.definitions => return Ok(route.clone()),
         old => old.as_ref().map(|route| route.queue),
     };
     let route = Arc::new(state.put_route(opened)?);
@@ -665,17 +665,20 @@ fn wanted(producer: &Producer, local: &Local, state: &mut State) -> Result<u32, 
     }
     let has_none = producer.credit.granted == 0;
     if let Some(user) = producer.putter.user {
-        wanted = state.users.allowed(user, producer.credit.granted, wanted, local.now);
+        wanted = state.clients.users.allowed(user, producer.credit.granted, wanted, local.now);
         if wanted == 0 {
-            return Err(has_none.then(|| state.users.look_again_at(user, local.now)));
+            return Err(has_none.then(|| state.clients.users.look_again_at(user, local.now)));
         }
     }
     if let (Some(route), Some(_)) = (&producer.route, &producer.opened)
         && route.limit.messages_a_second > 0
     {
         // Not what it was when the last message came: two rates in turns would begin anew each time.
-        let limit =
-            if route.generation == state.generation { route.limit } else { state.queue_limit(&route.queue_name) };
+        let limit = if route.generation == state.generations.definitions {
+            route.limit
+        } else {
+            state.queue_limit(&route.queue_name)
+        };
         let usage = state.use_of(route.queue);
         wanted = usage.limited.allowed(limit, wanted, has_none, usage.granted, local.now);
         if wanted == 0 {
@@ -689,7 +692,7 @@ fn wanted(producer: &Producer, local: &Local, state: &mut State) -> Result<u32, 
 #[inline]
 fn grant(producer: &mut Producer, front: &mut Front, state: &mut State, link: LinkId, more: u32) {
     producer.credit.granted += more;
-    producer.putter.user.into_iter().for_each(|user| state.users.granted(user, more));
+    producer.putter.user.into_iter().for_each(|user| state.clients.users.granted(user, more));
     front.set_credit(link, front.credit(link).saturating_add(more));
 }
 
@@ -702,7 +705,7 @@ pub fn may_wait(peer: &mut Peer, local: &mut Local, state: &mut State, link: Lin
     let (Some(opened), Some(known)) = (&producer.opened, &producer.route) else { return true };
     let known_queue = known.queue;
     let is_gone = state.store.attributes(known_queue).is_none();
-    if known.generation == state.generation && !is_gone {
+    if known.generation == state.generations.definitions && !is_gone {
         return true;
     }
     let refusal = {

@@ -199,7 +199,7 @@ impl Receiving {
 
     /// Whether the instance is this connection's still, and the numbers: a younger connection takes them over.
     pub(crate) fn owns(&self, state: &State) -> bool {
-        let channels = &state.channels;
+        let channels = &state.outbound.channels;
         channels.get(&self.instance).is_some_and(|instance| instance.place == Some(self.place))
             && self.numbers.as_ref().is_none_or(|numbers| channels.has_numbers(&numbers.note_name, self.place))
     }
@@ -238,7 +238,7 @@ impl Receiving {
         if !self.owns(state) {
             return;
         }
-        let Some(instance) = state.channels.get_mut(&self.instance) else { return };
+        let Some(instance) = state.outbound.channels.get_mut(&self.instance) else { return };
         let status = &mut instance.status;
         match &self.phase {
             Phase::Stopping(_) => status.state = ChannelState::Stopping,

@@ -53,7 +53,9 @@ fn name_of(peer: &Peer, attach: &Attach) -> Option<LinkName> {
 /// # Errors
 /// 2042: one is. It is not taken from there.
 pub fn may_attach(peer: &Peer, state: &State, attach: &Attach) -> Result<(), Refusal> {
-    if state.resumable.is_empty() || !name_of(peer, attach).is_some_and(|name| state.resumable.is_attached(&name)) {
+    if state.clients.resumable.is_empty()
+        || !name_of(peer, attach).is_some_and(|name| state.clients.resumable.is_attached(&name))
+    {
         return Ok(());
     }
     let detail = format!(
@@ -66,8 +68,8 @@ pub fn may_attach(peer: &Peer, state: &State, attach: &Attach) -> Result<(), Ref
 
 /// An attach was refused: what was kept under its name is over.
 pub fn refused(peer: &Peer, local: &Local, state: &mut State, attach: &Attach) {
-    if !state.resumable.is_empty()
-        && let Some(kept) = name_of(peer, attach).and_then(|name| state.resumable.take(&name))
+    if !state.clients.resumable.is_empty()
+        && let Some(kept) = name_of(peer, attach).and_then(|name| state.clients.resumable.take(&name))
     {
         give_up(kept, local.wall_ms, state);
     }
@@ -76,11 +78,11 @@ pub fn refused(peer: &Peer, local: &Local, state: &mut State, attach: &Attach) {
 /// A client's link to put is attached: takes up what was kept of it, and has a place kept for the next time.
 pub fn puts(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Attach, may_suspend: bool) -> Resumption {
     let keep = attach.keep.filter(|_| may_suspend);
-    if keep.is_none() && state.resumable.is_empty() {
+    if keep.is_none() && state.clients.resumable.is_empty() {
         return Resumption::default();
     }
     let Some(name) = name_of(peer, attach) else { return Resumption::default() };
-    let kept = match state.resumable.take(&name) {
+    let kept = match state.clients.resumable.take(&name) {
         Some(Kept::Puts(kept)) => Some(kept),
         Some(kept) => {
             give_up(kept, local.wall_ms, state);
@@ -88,7 +90,7 @@ pub fn puts(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Atta
         }
         None => None,
     };
-    let resumable = keep.and_then(|keep| state.resumable.attach(name, keep)).map(Box::new);
+    let resumable = keep.and_then(|keep| state.clients.resumable.attach(name, keep)).map(Box::new);
     let mut unsettled = None;
     if let Some(theirs) = attach.unsettled.as_ref().filter(|_| kept.is_some() || resumable.is_some()) {
         let tags: HashSet<DeliveryTag> = theirs.iter().map(|(tag, _)| *tag).collect();
@@ -121,12 +123,12 @@ pub fn gets(
     may_suspend: bool,
 ) -> Resumption {
     let keep = attach.keep.filter(|_| may_suspend);
-    if keep.is_none() && state.resumable.is_empty() {
+    if keep.is_none() && state.clients.resumable.is_empty() {
         return Resumption::default();
     }
     let Some(name) = name_of(peer, attach) else { return Resumption::default() };
-    let kept = state.resumable.take(&name);
-    let resumable = keep.and_then(|keep| state.resumable.attach(name, keep)).map(Box::new);
+    let kept = state.clients.resumable.take(&name);
+    let resumable = keep.and_then(|keep| state.clients.resumable.attach(name, keep)).map(Box::new);
     let mut resumption = Resumption { resumable, ..Resumption::default() };
     let is_known = kept.is_some() || resumption.resumable.is_some();
     let Some(theirs) = attach.unsettled.as_ref().filter(|_| is_known) else {
@@ -224,9 +226,9 @@ pub fn suspend(peer: &mut Peer, local: &Local, state: &mut State, link: LinkId, 
         }
         _ => return,
     };
-    state.resumable.suspend(&resumable, kept, over, local.now);
+    state.clients.resumable.suspend(&resumable, kept, over, local.now);
     if over < Over::Connection {
-        peer.holds.left.retain(|left| state.resumable.is_kept(&left.link));
+        peer.holds.left.retain(|left| state.clients.resumable.is_kept(&left.link));
         peer.holds.left.push(Left { session, link: *resumable });
     }
 }
@@ -235,7 +237,7 @@ pub fn suspend(peer: &mut Peer, local: &Local, state: &mut State, link: LinkId, 
 pub fn over(peer: &mut Peer, local: &Local, state: &mut State, session: Option<SessionId>) {
     let over = if session.is_some() { Over::Session } else { Over::Connection };
     for left in peer.holds.left.iter().filter(|left| session.is_none_or(|session| left.session == session)) {
-        state.resumable.over(&left.link, over, local.now);
+        state.clients.resumable.over(&left.link, over, local.now);
     }
     if session.is_none() {
         peer.holds.left.clear();
@@ -244,16 +246,16 @@ pub fn over(peer: &mut Peer, local: &Local, state: &mut State, session: Option<S
 
 /// Ends suspended links whose time is over, whose queue is gone, or whose user may not get from it any more.
 pub fn tick(local: &Local, state: &mut State) {
-    if state.resumable.is_empty() {
+    if state.clients.resumable.is_empty() {
         return;
     }
-    let generation = state.authority_generation;
-    let mut resumable = std::mem::take(&mut state.resumable);
+    let generation = state.generations.authority;
+    let mut resumable = std::mem::take(&mut state.clients.resumable);
     let over = resumable.take_over(local.now, generation, |name, kept| match kept {
         Kept::Puts(_) => false,
         Kept::Gets(kept) => state.check(Who::of_message(Some(&name.user), None), Right::Get, &kept.opened).is_err(),
     });
-    state.resumable = resumable;
+    state.clients.resumable = resumable;
     over.into_iter().for_each(|kept| give_up(kept, local.wall_ms, state));
 }
 

@@ -32,7 +32,7 @@ pub fn is_passing(error: &ReadError) -> bool {
 /// Counts why a message does not go to its reader.
 pub fn fail(from: &Route, manager: &Manager, cause: &'static str) {
     if let Some(policy) = &from.policy {
-        manager.accounts.fail(&policy.name, cause);
+        manager.counts.accounts.fail(&policy.name, cause);
     }
 }
 
@@ -46,7 +46,7 @@ fn move_away(to: &str, from: &Route, state: &mut State, id: MessageId, label: La
     let moved = Stuck { id, what: Stays::Move { to: to.to_owned(), label } };
     match moved.try_again(state) {
         Ok(()) => {}
-        Err(NotYet::Away) => state.stuck.push_back(moved),
+        Err(NotYet::Away) => state.unfinished.messages.push_back(moved),
         Err(NotYet::Refused(why)) => stay(&from.queue_name, state, moved, &why),
     }
     true
@@ -68,9 +68,9 @@ pub fn quarantine(
 /// Counts a message whose seal is defective, and tells the operator of it.
 fn defective(from: &Route, moment: &Moment<'_>, state: &mut State, id: MessageId, cause: &str, detail: &str) -> Label {
     if let Some(policy) = &from.policy {
-        moment.manager.accounts.note(&policy.name, Deed::Quarantined, &Cost::default());
+        moment.manager.counts.accounts.note(&policy.name, Deed::Quarantined, &Cost::default());
     }
-    if moment.manager.peer_lines.may_write(moment.now) {
+    if moment.manager.told.peer_lines.may_write(moment.now) {
         crate::warning!(
             queue = from.queue_name,
             cause,
@@ -79,7 +79,7 @@ fn defective(from: &Route, moment: &Moment<'_>, state: &mut State, id: MessageId
         );
     }
     let message_id = state.store.body(id).ok().and_then(|body| envelope::message_id(&envelope::payload_of(&body)));
-    moment.manager.audit.quarantined(&from.queue_name, id.0, message_id.as_deref(), cause, detail);
+    moment.manager.told.audit.quarantined(&from.queue_name, id.0, message_id.as_deref(), cause, detail);
     Label::new(Some(reason::SECURITY_ERROR), cause, detail, &from.queue_name, moment.wall_ms)
 }
 
@@ -161,35 +161,35 @@ fn taking(state: &State, to: &str) -> Result<QueueId, Refusal> {
 /// Leaves a message with which something could not be done locked, for the ticks to try again. The operator is told of
 /// one between two ticks.
 pub fn stay(queue: &str, state: &mut State, stuck: Stuck, why: &str) {
-    state.stuck.push_back(stuck);
-    if !std::mem::replace(&mut state.told_of_stuck, true) {
-        let count = state.stuck.len();
+    state.unfinished.messages.push_back(stuck);
+    if !std::mem::replace(&mut state.unfinished.told, true) {
+        let count = state.unfinished.messages.len();
         crate::alarm!(queue, "{queue}: {why}; the message stays locked where it is and is tried again, {count} in all");
     }
 }
 
 /// Tries again what could not be done: the error queue was full, the journal away. To be called at each tick.
 pub fn retry_stuck(state: &mut State) {
-    state.told_of_stuck = false;
+    state.unfinished.told = false;
     let (mut tries, mut bytes) = (RETRIES_PER_TICK, RETRIED_BYTES_PER_TICK);
     // One look at a queue that takes nothing is enough for all that wait for it.
     let mut closed: HashSet<String> = HashSet::default();
-    for _ in 0..state.stuck.len().min(STUCK_LOOKS_PER_TICK) {
+    for _ in 0..state.unfinished.messages.len().min(STUCK_LOOKS_PER_TICK) {
         if tries == 0 || bytes == 0 {
             return;
         }
-        let Some(stuck) = state.stuck.pop_front() else { return };
+        let Some(stuck) = state.unfinished.messages.pop_front() else { return };
         if let Stays::Move { to, .. } = &stuck.what
             && (closed.contains(to) || taking(state, to).is_err())
         {
             closed.insert(to.clone());
-            state.stuck.push_back(stuck);
+            state.unfinished.messages.push_back(stuck);
             continue;
         }
         let length = state.store.find(stuck.id).map_or(0, |(_, found)| u64::from(found.body_bytes));
         (tries, bytes) = (tries - 1, bytes.saturating_sub(length));
         if stuck.try_again(state).is_err() {
-            state.stuck.push_back(stuck);
+            state.unfinished.messages.push_back(stuck);
         }
     }
 }
@@ -277,9 +277,9 @@ pub fn give_back(from: &Route, wall_ms: u64, state: &mut State, id: MessageId, f
             Ok(()) => return,
             Err(NotYet::Away) => {
                 let what = Stays::GiveBack { from: Box::new(from.clone()), failures };
-                return state.stuck.push_back(Stuck { id, what });
+                return state.unfinished.messages.push_back(Stuck { id, what });
             }
-            Err(NotYet::Refused(why)) if state.peer_lines.may_write(state.clock.now()) => {
+            Err(NotYet::Refused(why)) if state.notices.peer_lines.may_write(state.clock.now()) => {
                 crate::warning!(
                     queue = from.queue_name,
                     "{}: a message was {detail} and stays: {why}",
@@ -308,7 +308,7 @@ fn move_backed_out(
         return refused(format!("{to} is the queue it is on"));
     }
     Stuck { id, what: Stays::Move { to: to.to_owned(), label } }.try_again(state)?;
-    if state.peer_lines.may_write(state.clock.now()) {
+    if state.notices.peer_lines.may_write(state.clock.now()) {
         crate::note!(queue = from.queue_name, "{}: a message was {detail} and goes to {to}", from.queue_name);
     }
     Ok(())

@@ -30,7 +30,7 @@ pub fn init(peer: &mut Peer, local: &Local, proof: Proof) {
         Proof::UnreadableToken => refuse_token(peer, local, &"a malformed response", TokenRefused::Unreadable),
         Proof::Scram(first) => match ScramServer::start(&first) {
             Ok(mut exchange) => {
-                let users = &local.manager.users;
+                let users = &local.manager.sign_ins.users;
                 let challenge = exchange.challenge(users.verifier(exchange.user()), users.crypto());
                 peer.login.sign_in.exchange = Some(Exchange::Challenged(Box::new(exchange)));
                 peer.front.challenge(challenge);
@@ -44,7 +44,7 @@ pub fn init(peer: &mut Peer, local: &Local, proof: Proof) {
 pub fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
     match peer.login.sign_in.exchange.take() {
         Some(Exchange::Challenged(exchange)) => {
-            let finish = || exchange.finish(response, local.manager.users.crypto());
+            let finish = || exchange.finish(response, local.manager.sign_ins.users.crypto());
             match judge(&local.manager, exchange.user(), ip(peer), finish, |error| *error == ScramError::NotAuthentic) {
                 Ok(Ok(proof)) => {
                     let user = Some(exchange.user().to_owned());
@@ -72,16 +72,16 @@ fn by_password(peer: &mut Peer, local: &Local, user: String, password: Zeroizing
     if manager.lockouts().is_locked(&user, address, manager.clock.now()) {
         return refuse(peer, local, Some(&user), &LockedOut);
     }
-    if manager.users.is_remembered(&user, &password) {
+    if manager.sign_ins.users.is_remembered(&user, &password) {
         manager.lockouts().succeeded(&user, address, manager.clock.now());
-        manager.checks.was_right(address, manager.clock.now());
+        manager.sign_ins.checks.was_right(address, manager.clock.now());
         return done(peer, identity);
     }
     let is_known = manager.lockouts().is_known(&user, address, manager.clock.now());
     // Deriving a key from a password takes a part of a second on purpose: not on this thread.
     check(peer, local, is_known, move |manager| {
         // Asked again: those who wait at the same time are counted one by one.
-        let look = || if manager.users.is_password(&user, &password) { Ok(()) } else { Err(()) };
+        let look = || if manager.sign_ins.users.is_password(&user, &password) { Ok(()) } else { Err(()) };
         match judge(manager, &user, address, look, |()| true) {
             Ok(Ok(())) => Verdict::Right(identity),
             Ok(Err(())) => Verdict::Wrong { user },
@@ -100,12 +100,12 @@ fn check(peer: &mut Peer, local: &Local, is_known: bool, look: impl FnOnce(&Mana
             Turn::Busy => Verdict::Busy,
         };
         let is_right = matches!(verdict, Verdict::Right(_));
-        if let Some(mailbox) = manager.mailboxes.get(index) {
+        if let Some(mailbox) = manager.workers.mailboxes.get(index) {
             mailbox.post(Notice::SignedIn { peer: key, generation, verdict });
         }
         is_right
     };
-    local.manager.checks.submit(applicant, Box::new(carried_out), local.manager.clock.now());
+    local.manager.sign_ins.checks.submit(applicant, Box::new(carried_out), local.manager.clock.now());
 }
 
 fn by_token(peer: &mut Peer, local: &Local, token: Zeroizing<String>, authorization: String) {
@@ -113,7 +113,7 @@ fn by_token(peer: &mut Peer, local: &Local, token: Zeroizing<String>, authorizat
     // A token cannot be guessed, so there is no lockout. A look at the file of keys and a signature to verify: not on
     // this thread.
     check(peer, local, false, move |manager| {
-        match manager.tokens.check(&token, now) {
+        match manager.sign_ins.tokens.check(&token, now) {
             Ok(grant) => match other_user(&authorization, &grant.user) {
                 // Its ring stays closed: a ring is for who has proved by a key or a password of its own to be its
                 // owner.
@@ -137,7 +137,7 @@ pub fn signed_in(peer: &mut Peer, local: &Local, verdict: Verdict) {
         Verdict::LockedOut { user } => refuse(peer, local, Some(&user), &LockedOut),
         Verdict::Busy => {
             // No refusal: nothing was found against the client.
-            if local.manager.peer_lines.may_write(local.now) {
+            if local.manager.told.peer_lines.may_write(local.now) {
                 crate::warning!("{}: sign-in answered as busy: too many are to be checked", ip(peer));
             }
             peer.front.sign_in_busy();

@@ -111,7 +111,7 @@ impl Sealing {
         let _protection = role::enter(Role::Protection);
         let sealer = Sealer::new(policy.clone(), ring.clone(), Some(sealed_by.to_owned()), wall);
         let sealer = sealer.map_err(|error| seal_refusal(&error))?;
-        let key = sealer.signer().map(|key| manager.audit.key(ring.user(), Some(key), Purpose::Seal));
+        let key = sealer.signer().map(|key| manager.told.audit.key(ring.user(), Some(key), Purpose::Seal));
         let sealer = LinkSealer { sealer: Arc::new(Mutex::new(sealer)), key };
         *slot = Some(Self { policy: policy.clone(), ring, sealer: sealer.clone() });
         Ok(sealer)
@@ -214,10 +214,14 @@ impl Task<'_> {
         let tally = Tally::new();
         let counted = tally.clone();
         let work = Work::Check(Arc::new(move || match &ring {
-            Some(ring) => manager.opener.check_arrived_counting(&under, ring, &der, &expect, now, counted.clone()),
-            None => manager.opener.check_form_counting(&under, &der, &expect, now, counted.clone()).map(Step::Done),
+            Some(ring) => {
+                manager.sealing.opener.check_arrived_counting(&under, ring, &der, &expect, now, counted.clone())
+            }
+            None => {
+                manager.sealing.opener.check_form_counting(&under, &der, &expect, now, counted.clone()).map(Step::Done)
+            }
         }));
-        means.manager.adapters.submit(self.asker, self.who, work, tally);
+        means.manager.workers.adapters.submit(self.asker, self.who, work, tally);
         let message = Box::new(arrival.into_message(self.route.defaults, self.user));
         Ok(Stage::Away(Away::Checking(message, policy.clone())))
     }
@@ -252,7 +256,7 @@ impl Task<'_> {
             sealer.check_len(&content, &bound, room)?;
             sealer.seal_counting(content, &bound, now, &mut SystemRandom, &counted)
         }));
-        means.manager.adapters.submit(self.asker, self.who, work, tally);
+        means.manager.workers.adapters.submit(self.asker, self.who, work, tally);
         Ok(Stage::Away(Away::Sealing(Box::new(envelope), policy.clone(), key)))
     }
 
@@ -275,7 +279,12 @@ impl Task<'_> {
                 Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
             }
             Ok(step @ Step::Device(..)) => {
-                means.manager.adapters.submit(self.asker, self.who, Work::Seal(Box::new(move || Ok(step))), tally);
+                means.manager.workers.adapters.submit(
+                    self.asker,
+                    self.who,
+                    Work::Seal(Box::new(move || Ok(step))),
+                    tally,
+                );
                 Ok(Stage::Away(Away::Sealing(Box::new(envelope), policy.clone(), key)))
             }
             Err(error) => {
@@ -349,7 +358,7 @@ impl OpeningKeys {
         ring: impl FnOnce() -> Option<Arc<Ring>>,
     ) {
         let unwraps = cost.effort.unwraps;
-        let audit = &manager.audit;
+        let audit = &manager.told.audit;
         let Some(opened) = opened else {
             if unwraps > 0 {
                 self.unknown.get_or_insert_with(|| audit.key(user, None, Purpose::Open)).add(1, unwraps);
@@ -380,7 +389,7 @@ impl OpeningKeys {
 
 /// Counts what a message took, with its policy and at its channel.
 fn note(manager: &Manager, policy: &Policy, also: Option<&mut ProtectionMeters>, deed: Deed, cost: &Cost) {
-    manager.accounts.note(&policy.name, deed, cost);
+    manager.counts.accounts.note(&policy.name, deed, cost);
     if let Some(meters) = also {
         meters.note(deed, &cost.effort, &cost.wait);
     }

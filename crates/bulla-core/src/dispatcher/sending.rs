@@ -326,7 +326,7 @@ impl Sending {
 
     /// Copies what is counted into the status.
     pub(crate) fn report(&self, traffic: Traffic, state: &mut State) {
-        let Some(instance) = state.channels.get_mut(&self.id) else { return };
+        let Some(instance) = state.outbound.channels.get_mut(&self.id) else { return };
         let Numbers { note, messages, units, .. } = &self.numbers;
         instance.note_sequence(self.numbers.last(), note.base, self.definition.sequence_wrap);
         instance.current_unit = note.unit;

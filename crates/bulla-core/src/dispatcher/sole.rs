@@ -17,7 +17,7 @@ pub fn answer_open(peer: &mut Peer, local: &mut Local, state: &mut State) {
         Ok(None) => return peer.front.accept_open(None),
         Err(why) => return peer.front.refuse_open(why),
     };
-    match state.sole_connections.claim(&wish, ConnectionId::new(local.index, peer.place.generation)) {
+    match state.clients.sole_connections.claim(&wish, ConnectionId::new(local.index, peer.place.generation)) {
         Answer::Opens => {
             peer.front.accept_open(Some(wish.policy));
             peer.holds.sole = Some(wish);
@@ -31,7 +31,7 @@ pub fn answer_open(peer: &mut Peer, local: &mut Local, state: &mut State) {
 }
 
 fn post(local: &Local, to: ConnectionId, notice: Notice) {
-    if let Some(mailbox) = local.manager.mailboxes.get(to.dispatcher()) {
+    if let Some(mailbox) = local.manager.workers.mailboxes.get(to.dispatcher()) {
         mailbox.post(notice);
     }
 }
@@ -48,7 +48,7 @@ pub fn open(peer: &mut Peer, local: &mut Local) {
 pub fn leave(peer: &mut Peer, local: &Local, state: &mut State) {
     let Some(wish) = peer.holds.sole.take() else { return };
     let id = ConnectionId::new(local.index, peer.place.generation);
-    if let Some(next) = state.sole_connections.leave(&wish.container, id) {
+    if let Some(next) = state.clients.sole_connections.leave(&wish.container, id) {
         post(local, next, Notice::Sole { generation: next.generation() });
     }
 }

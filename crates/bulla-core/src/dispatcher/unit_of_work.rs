@@ -172,7 +172,7 @@ fn conclude(peer: &mut Peer, local: &mut Local, state: &mut State, get: &StagedG
 /// Undoes a unit: what is staged is dropped, and what was got is back in its place, its delivery counted as failed.
 fn back_out(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit) {
     undo(peer, local, state, unit.take_contents());
-    state.units.backed_out += 1;
+    state.unit_totals.counts.backed_out += 1;
 }
 
 fn undo(peer: &mut Peer, local: &mut Local, state: &mut State, contents: Contents) {
@@ -233,7 +233,7 @@ fn return_delivery(peer: &mut Peer, local: &mut Local, state: &mut State, get: S
 
 /// Staged messages are put, or dropped: nothing is kept for them any more.
 fn unstage(local: &mut Local, state: &mut State, queues: impl Iterator<Item = QueueId>, bytes: usize) {
-    state.staged_bytes = state.staged_bytes.saturating_sub(bytes);
+    state.unit_totals.staged_bytes = state.unit_totals.staged_bytes.saturating_sub(bytes);
     let mut last = None;
     for queue in queues {
         if let Some(usage) = state.uses.get_mut(&queue) {
@@ -268,8 +268,9 @@ pub fn stage(
     if unit.bytes.saturating_add(bytes) > UNIT_BYTES_MAX {
         return Err(limit("bytes", format!("the unit of work would be longer than {UNIT_BYTES_MAX} bytes")));
     }
-    if state.staged_bytes.saturating_add(bytes) > STAGED_BYTES_MAX {
-        let detail = format!("{} of {STAGED_BYTES_MAX} bytes for units of work are taken", state.staged_bytes);
+    if state.unit_totals.staged_bytes.saturating_add(bytes) > STAGED_BYTES_MAX {
+        let detail =
+            format!("{} of {STAGED_BYTES_MAX} bytes for units of work are taken", state.unit_totals.staged_bytes);
         return Err(Refusal::new(reason::STORAGE_NOT_AVAILABLE, detail));
     }
     let before = state.uses.get(&queue).map_or(0, |usage| usage.staged as usize);
@@ -278,7 +279,7 @@ pub fn stage(
     unit.store = Some(queue.store());
     unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, whose: None });
     unit.bytes += bytes;
-    state.staged_bytes += bytes;
+    state.unit_totals.staged_bytes += bytes;
     let usage = state.use_of(queue);
     usage.granted = usage.granted.saturating_add(1);
     usage.staged += 1;
@@ -305,12 +306,13 @@ pub fn stage_copies(
     if unit.bytes.saturating_add(bytes) > UNIT_BYTES_MAX {
         return Err(limit("bytes", format!("the unit of work would be longer than {UNIT_BYTES_MAX} bytes")));
     }
-    if state.staged_bytes.saturating_add(bytes) > STAGED_BYTES_MAX {
-        let detail = format!("{} of {STAGED_BYTES_MAX} bytes for units of work are taken", state.staged_bytes);
+    if state.unit_totals.staged_bytes.saturating_add(bytes) > STAGED_BYTES_MAX {
+        let detail =
+            format!("{} of {STAGED_BYTES_MAX} bytes for units of work are taken", state.unit_totals.staged_bytes);
         return Err(Refusal::new(reason::STORAGE_NOT_AVAILABLE, detail));
     }
     unit.bytes += bytes;
-    state.staged_bytes += bytes;
+    state.unit_totals.staged_bytes += bytes;
     for (queue, message, is_remote, whose) in copies {
         let (is_single, asks) = (receipt.is_single, receipt.asks);
         unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, whose: Some(whose) });

@@ -17,7 +17,7 @@ impl State {
         let Some(queue) = self.store.queue(event.queue()) else { return };
         let message = event.message(&manager.name, local, wall_ms);
         if self.store.put(queue, message).is_err() {
-            self.events_lost += 1;
+            self.notices.events_lost += 1;
         }
     }
 
@@ -35,7 +35,7 @@ impl State {
 
     /// Tells the operator of events that are in the log alone: a line a tick.
     pub fn tell_of_lost_events(&mut self) {
-        let lost = std::mem::take(&mut self.events_lost);
+        let lost = std::mem::take(&mut self.notices.events_lost);
         if lost > 0 {
             crate::warning!("{lost} events are in this log alone: their event queue took no message");
         }

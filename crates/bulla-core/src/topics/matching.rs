@@ -63,7 +63,7 @@ impl State {
             defaults: Defaults { priority: standing.priority, persistent: standing.persistent, expiry_cap_ms: None },
             persistent_delivery: standing.persistent_delivery,
             non_persistent_delivery: standing.non_persistent_delivery,
-            generation: self.generation,
+            generation: self.generations.definitions,
             version: self.topics.version,
         })
     }

@@ -90,9 +90,9 @@ impl State {
         }
         if wanted.durable && wanted.name.is_some() {
             if replaced.is_none() {
-                self.users.may_keep(who.user, Kept::Subscription)?;
+                self.clients.users.may_keep(who.user, Kept::Subscription)?;
             }
-            self.users.may_make(who.user, self.clock.now())?;
+            self.clients.users.may_make(who.user, self.clock.now())?;
         }
         // Only now, when there will be a new one: what is on the queue of the old one goes with it.
         match (replaced, &wanted.name) {
@@ -158,13 +158,13 @@ impl State {
         random: &mut Random,
     ) -> Result<Subscribed, Refusal> {
         let there_are = self.topics.non_durable();
-        self.users.may_take(who.user, Passing::NonDurableSubscription, there_are, NON_DURABLE_MAX)?;
+        self.clients.users.may_take(who.user, Passing::NonDurableSubscription, there_are, NON_DURABLE_MAX)?;
         let user = who.user.unwrap_or(ANONYMOUS);
         let local = LocalQueue { maker: Some(user.to_owned()), ..local };
         let destination = self.managed_name(NON_DURABLE_PREFIX, random);
         let attributes = QueueAttributes { temporary: true, ..attributes(&destination, &local, &self.definitions) };
         let queue = self.store.define(&destination, attributes).map_err(problem)?;
-        self.dynamic.insert(destination.clone(), (queue, local));
+        self.temporary.queues.insert(destination.clone(), (queue, local));
         let live = Live {
             topic: wanted.topic,
             destination: destination.clone(),
@@ -176,7 +176,7 @@ impl State {
             model: Some(model),
             counts: Arc::default(),
         };
-        self.users.took(user, Passing::NonDurableSubscription);
+        self.clients.users.took(user, Passing::NonDurableSubscription);
         let id = self.topics.take_in(live, true);
         if let Some(name) = wanted.name {
             self.topics.shared.insert(name, id);
@@ -211,7 +211,7 @@ impl State {
             None => self.end_dynamic(queue),
             Some(name) if is_closed => {
                 if let Err(refusal) = self.unsubscribe(name)
-                    && self.peer_lines.may_write(self.clock.now())
+                    && self.notices.peer_lines.may_write(self.clock.now())
                 {
                     crate::warning!("subscription {name} was to go, and stays: {refusal}");
                 }

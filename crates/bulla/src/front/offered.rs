@@ -20,7 +20,7 @@ pub(crate) fn front(local: &Local, certificate: bool, private: bool) -> Box<Fron
     let config = Config {
         max_frame_size: MAX_FRAME_BYTES,
         channel_max: CHANNEL_MAX,
-        idle_timeout: Some(local.manager.idle_timeout),
+        idle_timeout: Some(local.manager.listening.idle_timeout),
         offered_capabilities: ["ANONYMOUS-RELAY", DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS, CAPABILITY, REFUSALS]
             .map(Symbol::from_static)
             .to_vec(),
@@ -28,8 +28,8 @@ pub(crate) fn front(local: &Local, certificate: bool, private: bool) -> Box<Fron
         host_opens: true,
         ..Config::new(&*local.manager.name)
     };
-    let bare = !local.manager.sign_in_required.load(Ordering::Relaxed);
-    let offer = offer(certificate, private && local.manager.tokens.are_taken(), bare);
+    let bare = !local.manager.sign_ins.required.load(Ordering::Relaxed);
+    let offer = offer(certificate, private && local.manager.sign_ins.tokens.are_taken(), bare);
     Box::new(Amqp::new(Connection::server(config, offer, local.now)))
 }
 

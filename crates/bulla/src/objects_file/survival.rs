@@ -43,7 +43,7 @@ struct Done {
 
 impl Done {
     fn note(&mut self, state: &mut State) {
-        let tickets = state.noted.take_tickets().unwrap();
+        let tickets = state.changes.noted.take_tickets().unwrap();
         self.after.push((defined(&state.definitions), tickets));
     }
 
@@ -86,7 +86,7 @@ fn open(disk: &SimDisk, folder: &Path) -> Result<State, String> {
     let loaded = load(&mut stores, folder, initial, |_| Ok(()));
     let Loaded { definitions, last, written } = loaded.map_err(|error: Failed| format!("{error:?}"))?;
     let state = State::alone(stores, definitions, Noted::after(last));
-    state.definitions_writer.has(written);
+    state.changes.writer.has(written);
     Ok(state)
 }
 
@@ -112,8 +112,8 @@ fn open_store(disk: &SimDisk) -> Result<Store, String> {
 /// Writes the file as its thread does.
 fn write_file(state: &mut State, folder: &Path) {
     let journal = journal_name(state.store.identity());
-    copy::write(folder, &state.definitions, &Origin { journal, change: state.noted.last }).unwrap();
-    state.note_written(state.noted.last);
+    copy::write(folder, &state.definitions, &Origin { journal, change: state.changes.noted.last }).unwrap();
+    state.note_written(state.changes.noted.last);
 }
 
 /// A command's unit: two queues and an alias at once, or all three at once away again.

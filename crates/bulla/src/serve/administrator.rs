@@ -22,7 +22,7 @@ use crate::channel::supervisor;
 use crate::connections::{ANSWER_WITHIN, Survey};
 use crate::envelope;
 use crate::mailbox::Notice;
-use crate::manager::{Manager, State};
+use crate::manager::{Clients, Manager, State};
 use crate::mqsc::PolicyQuestion;
 use crate::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed, told};
 use crate::policy_check::{MESSAGES_TIME_MAX, Subject};
@@ -119,7 +119,9 @@ impl<'a> Administrator<'a> {
         match change {
             // Clients that put by that name would go on reaching the temporary queue, and its creator would get their
             // messages.
-            Change::Define { name, object } if object.sort().is_queue() && self.state.dynamic.contains_key(name) => {
+            Change::Define { name, object }
+                if object.sort().is_queue() && self.state.temporary.queues.contains_key(name) =>
+            {
                 let detail = format!("{name} is an application's temporary queue, until that closes it");
                 Err(AdminError::Failed { reason: reason::OBJECT_IN_USE.code.into(), detail })
             }
@@ -169,7 +171,7 @@ impl<'a> Administrator<'a> {
         let mut warnings = Vec::new();
         for change in changes {
             if let Change::Delete { name, sort: Sort::Device, .. } = change
-                && let Err(error) = manager.devices.scheduler().remove(name)
+                && let Err(error) = manager.workers.devices.scheduler().remove(name)
             {
                 crate::note!("device {name}: {error}");
             }
@@ -181,7 +183,7 @@ impl<'a> Administrator<'a> {
                 continue;
             };
             let Some(device) = state.definitions.devices.get(name) else { continue };
-            if let Err(error) = manager.devices.define(name, device) {
+            if let Err(error) = manager.workers.devices.define(name, device) {
                 warnings.push(format!("device {name} is defined, and can't be started before the next start: {error}"));
             }
         }
@@ -208,23 +210,23 @@ impl<'a> Administrator<'a> {
             ) || change.is_of(&[Sort::Remote, Sort::Topic, Sort::Group, Sort::Administrators])
         }) {
             self.manager.follow_blocked_addresses(definitions);
-            self.manager.tokens.follow(&definitions.queue_manager);
+            self.manager.sign_ins.tokens.follow(&definitions.queue_manager);
             let required = definitions.queue_manager.sign_in_required;
-            self.manager.sign_in_required.store(required, Ordering::Relaxed);
-            self.state.authority_generation += 1;
+            self.manager.sign_ins.required.store(required, Ordering::Relaxed);
+            self.state.generations.authority += 1;
         }
         if any(|change| change.is_of(&[Sort::Limit])) {
-            let State { users, definitions, .. } = &mut *self.state;
+            let State { clients: Clients { users, .. }, definitions, .. } = &mut *self.state;
             let now = Instant::now();
             users.follow(&definitions.user_limits, now);
-            self.manager.adapters.follow_limits(&definitions.user_limits, now);
+            self.manager.workers.adapters.follow_limits(&definitions.user_limits, now);
             for (user, share) in users.key_shares() {
-                self.manager.adapters.share_keys(user, share, now);
+                self.manager.workers.adapters.share_keys(user, share, now);
             }
         }
         for change in changes {
             match change {
-                Change::Delete { name, sort: Sort::Channel, .. } => self.state.channels.forget(name),
+                Change::Delete { name, sort: Sort::Channel, .. } => self.state.outbound.channels.forget(name),
                 Change::AlterManager(definition) => {
                     if let Err(error) = self.threads.resize_pools(definition) {
                         warnings.push(format!("not all adapters and dispatchers could be started: {error}"));
@@ -242,7 +244,7 @@ impl<'a> Administrator<'a> {
         match refusal.reason {
             reason::UNKNOWN_CHANNEL_NAME => AdminError::UnknownChannel { name },
             reason::OBJECT_IN_USE => {
-                let states = self.state.channels.of(&name).map(|(_, instance)| instance.status.state);
+                let states = self.state.outbound.channels.of(&name).map(|(_, instance)| instance.status.state);
                 let state = states.filter(|state| *state != ChannelState::Inactive).last().unwrap_or_default();
                 AdminError::ChannelInUse { name, state }
             }
@@ -414,11 +416,11 @@ impl Administered for Administrator<'_> {
         let committed = self.state.commit_definitions(&changes, &gone_notes);
         let tickets = committed.map_err(|error| (last, failed(error)))?;
         // They are waited for here, and not by the next turn of a dispatcher.
-        self.state.noted.take_tickets();
+        self.state.changes.noted.take_tickets();
         let mut unknown = policies(&self.state);
         unknown.extend(unknown_before);
         if !unknown.is_empty() {
-            self.manager.accounts.keep(|name| !unknown.contains(name));
+            self.manager.counts.accounts.keep(|name| !unknown.contains(name));
         }
         let mut warnings = self.follow(&changes);
         let submitted = self.state.store.flush(Instant::now(), |_| true);
@@ -551,32 +553,32 @@ impl Administered for Administrator<'_> {
     fn start_device(&mut self, name: &str) -> Result<(), AdminError> {
         let unknown = || AdminError::Unknown { name: name.to_owned() };
         let device = self.state.definitions.devices.get(name).ok_or_else(unknown)?;
-        self.manager.devices.start(name, device).map_err(failed)?;
+        self.manager.workers.devices.start(name, device).map_err(failed)?;
         crate::note!("device {name} started");
         Ok(())
     }
 
     fn stop_device(&mut self, name: &str) -> Result<(), AdminError> {
-        self.manager.devices.scheduler().stop(name).map_err(failed)?;
+        self.manager.workers.devices.scheduler().stop(name).map_err(failed)?;
         crate::note!("device {name} stopped");
         Ok(())
     }
 
     fn device_status(&self, name: &str) -> Option<DeviceStatus> {
-        self.manager.devices.status(name)
+        self.manager.workers.devices.status(name)
     }
 
     fn device_meters(&mut self, at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
         self.apart(|manager| {
-            let Some(at_ms) = at_ms else { return Ok(manager.devices.snapshot()) };
-            manager.devices.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
+            let Some(at_ms) = at_ms else { return Ok(manager.workers.devices.snapshot()) };
+            manager.workers.devices.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
         })
     }
 
     fn task_meters(&mut self, at_ms: Option<u64>) -> Result<TaskSnapshot, AdminError> {
         self.apart(|manager| {
             let Some(at_ms) = at_ms else { return Ok(manager.task_snapshot()) };
-            manager.tasks.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
+            manager.workers.tasks.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
         })
     }
 
@@ -584,7 +586,7 @@ impl Administered for Administrator<'_> {
         let messages = self.state.store.totals();
         self.apart(|manager| {
             let Some(at_ms) = at_ms else { return Ok(costs_now(messages)) };
-            manager.tasks.costs_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
+            manager.workers.tasks.costs_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
         })
     }
 
@@ -600,7 +602,7 @@ impl Administered for Administrator<'_> {
             return Err(AdminError::UnknownChannel { name: name.to_owned() });
         }
         let rests = |instance: &Instance| !instance.is_active() && instance.status.state == ChannelState::Inactive;
-        if how.inactive && self.state.channels.of(name).all(|(_, instance)| rests(instance)) {
+        if how.inactive && self.state.outbound.channels.of(name).all(|(_, instance)| rests(instance)) {
             return Err(AdminError::ChannelNotActive { name: name.to_owned() });
         }
         supervisor::stop(self.manager, &mut self.state, name, how.force, how.inactive);
@@ -612,7 +614,7 @@ impl Administered for Administrator<'_> {
     fn ping_channel(&mut self, name: &str) -> Result<String, AdminError> {
         let unknown = || AdminError::UnknownChannel { name: name.to_owned() };
         let definition = self.state.definitions.channels.get(name).cloned().ok_or_else(unknown)?;
-        let active = self.state.channels.of(name).find(|(_, instance)| instance.is_active());
+        let active = self.state.outbound.channels.of(name).find(|(_, instance)| instance.is_active());
         if let Some((_, instance)) = active {
             return Err(AdminError::ChannelInUse { name: name.to_owned(), state: instance.status.state });
         }
@@ -640,7 +642,7 @@ impl Administered for Administrator<'_> {
     }
 
     fn channel_status(&self, name: &str) -> Vec<ChannelStatus> {
-        let mut found: Vec<(&InstanceId, &Instance)> = self.state.channels.of(name).collect();
+        let mut found: Vec<(&InstanceId, &Instance)> = self.state.outbound.channels.of(name).collect();
         found.sort_by(|(a, _), (b, _)| a.partner.cmp(&b.partner));
         // What waits for a partner, or called it, is shown only while there is none.
         let has_partner = found.iter().any(|(id, instance)| !id.partner.is_empty() && instance.is_active());
@@ -650,7 +652,7 @@ impl Administered for Administrator<'_> {
 
     fn initiator_status(&self) -> InitiatorStatus {
         let state = &*self.state;
-        let states = || state.channels.all().map(|(_, instance)| instance.status.state);
+        let states = || state.outbound.channels.all().map(|(_, instance)| instance.status.state);
         let count = |which: &dyn Fn(ChannelState) -> bool| {
             u32::try_from(states().filter(|state| which(*state)).count()).unwrap_or(u32::MAX)
         };
@@ -667,7 +669,7 @@ impl Administered for Administrator<'_> {
             stopped: count(&|state| state == ChannelState::Stopped),
             channels_max: state.definitions.queue_manager.channels_max,
             active_channels_max: state.definitions.queue_manager.active_channels_max,
-            listeners: self.manager.listeners.get().cloned().unwrap_or_default(),
+            listeners: self.manager.listening.addresses.get().cloned().unwrap_or_default(),
         }
     }
 
@@ -685,7 +687,7 @@ impl Administered for Administrator<'_> {
 
     fn connections(&mut self) -> Result<Connections, AdminError> {
         let survey = Arc::new(Survey::default());
-        for mailbox in self.manager.mailboxes.iter() {
+        for mailbox in self.manager.workers.mailboxes.iter() {
             mailbox.post(Notice::Survey(survey.ask()));
         }
         let answered = self.apart(|_| survey.wait(ANSWER_WITHIN));
@@ -695,7 +697,7 @@ impl Administered for Administrator<'_> {
     }
 
     fn stop_connection(&mut self, id: ConnectionId) -> Result<Option<Connected>, AdminError> {
-        let Some(mailbox) = self.manager.mailboxes.get(id.dispatcher()) else { return Ok(None) };
+        let Some(mailbox) = self.manager.workers.mailboxes.get(id.dispatcher()) else { return Ok(None) };
         let survey = Arc::new(Survey::default());
         mailbox.post(Notice::Stop { generation: id.generation(), question: survey.ask() });
         let answered = self.apart(|_| survey.wait(ANSWER_WITHIN));
@@ -712,9 +714,9 @@ impl Administered for Administrator<'_> {
 
     fn policy_status(&self, name: &str) -> PolicyStatus {
         PolicyStatus {
-            since_ms: self.manager.since_ms,
+            since_ms: self.manager.counts.since_ms,
             taken_ms: wall_ms(SystemTime::now()),
-            meters: self.manager.accounts.of(name),
+            meters: self.manager.counts.accounts.of(name),
         }
     }
 
@@ -747,7 +749,7 @@ impl Administered for Administrator<'_> {
             gets: status.gets,
             expired: status.expired,
             not_mine: usage.map_or(0, |usage| usage.not_mine),
-            since_ms: self.manager.since_ms,
+            since_ms: self.manager.counts.since_ms,
             taken_ms: wall_ms(SystemTime::now()),
             output_opens: count(|traffic| traffic.opens_to_put),
             input_opens: count(|traffic| traffic.opens_to_get),
@@ -772,9 +774,9 @@ impl Administered for Administrator<'_> {
 
 /// What users that are connected have of what limits them.
 fn users_of(manager: &Manager, state: &State) -> Vec<UserStatus> {
-    let mut users = state.users.status();
+    let mut users = state.clients.users.status();
     for user in &mut users {
-        (user.key_ns, user.key_used_up) = manager.adapters.key_time_of(&user.name).unwrap_or_default();
+        (user.key_ns, user.key_used_up) = manager.workers.adapters.key_time_of(&user.name).unwrap_or_default();
     }
     users
 }
@@ -821,7 +823,7 @@ mod tests {
         let found = || {
             let state = manager.lock();
             let depth = state.store.status(state.store.queue("Q").unwrap()).unwrap().depth;
-            (depth, manager.devices.scheduler().report_of("LANES").is_some())
+            (depth, manager.workers.devices.scheduler().report_of("LANES").is_some())
         };
         let with = |queue: &str| {
             let gone = Change::delete("LANES", Sort::Device);

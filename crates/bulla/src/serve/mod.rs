@@ -332,7 +332,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     }
     let addresses = [("amqp", amqp), ("amqps", amqps), ("http", http), ("https", https)];
     let listeners = addresses.iter().filter_map(|(scheme, address)| Some(format!("{scheme}://{}", (*address)?)));
-    manager.listeners.get_or_init(|| listeners.collect());
+    manager.listening.addresses.get_or_init(|| listeners.collect());
     let definition = manager.lock().definitions.queue_manager.clone();
     threads.make_checkers(cores).map_err(|error| file(data, error))?;
     let made = threads.make_pools(&definition, (settings.dispatchers, settings.adapters), ports);
@@ -403,10 +403,10 @@ impl Running {
             metrics.stop();
         }
         drop(self.certificates.take());
-        self.manager.adapters.stop();
-        self.manager.devices.scheduler().shut_down();
+        self.manager.workers.adapters.stop();
+        self.manager.workers.devices.scheduler().shut_down();
         self.threads.join_adapters()?;
-        self.manager.tasks.stop();
+        self.manager.workers.tasks.stop();
         if let Some(thread) = self.statistics.take() {
             thread.join().map_err(|_| io::Error::other("the thread for statistics died"))?;
         }
@@ -416,7 +416,7 @@ impl Running {
         }
         let closed = self.manager.lock().store.shut_down(Instant::now()).map_err(io::Error::other);
         let how = json!({ "journal": if closed.is_ok() { "closed" } else { "not closed" } });
-        self.manager.audit.close_with(Entry::new(Kind::Stop, Who::QueueManager, how));
+        self.manager.told.audit.close_with(Entry::new(Kind::Stop, Who::QueueManager, how));
         closed
     }
 }
@@ -600,9 +600,9 @@ fn start_statistics(threads: &Arc<Threads>) -> io::Result<JoinHandle<()>> {
         role::begin(Role::Administration);
         let manager = &threads.manager;
         let messages = || manager.lock().store.totals();
-        let (busy_adapters, devices) = (|| manager.adapters.busy_peak(), || manager.devices.snapshot());
+        let (busy_adapters, devices) = (|| manager.workers.adapters.busy_peak(), || manager.workers.devices.snapshot());
         let keep = |now| administrator::keep_traffic(&threads, now);
-        manager.tasks.look_until_stopped(busy_adapters, devices, messages, keep);
+        manager.workers.tasks.look_until_stopped(busy_adapters, devices, messages, keep);
     })
 }
 
@@ -641,14 +641,14 @@ fn start_metrics(threads: &Arc<Threads>, listener: std::net::TcpListener) -> io:
     metrics::serve(listener, move || {
         let manager = &threads.manager;
         // In a statement of its own: the lock is taken again for what follows.
-        let units = manager.lock().units;
+        let units = manager.lock().unit_totals.counts;
         metrics::Counts {
-            devices: manager.devices.snapshot(),
+            devices: manager.workers.devices.snapshot(),
             tasks: manager.task_snapshot(),
             costs: manager.cost_snapshot(),
             traffic: administrator::traffic(&threads),
             units,
-            audit: manager.audit.counts(),
+            audit: manager.told.audit.counts(),
             limits: administrator::limits(manager),
         }
     })

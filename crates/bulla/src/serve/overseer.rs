@@ -50,7 +50,7 @@ impl<'a> Overseer<'a> {
         if results.is_empty() {
             return;
         }
-        let Err(error) = self.manager.audit.record(results) else { return };
+        let Err(error) = self.manager.told.audit.record(results) else { return };
         for reply in replies {
             if let Outcome::Done { warnings, .. } = &mut reply.outcome {
                 warnings.push(format!("what came of this is not known to be in the audit log: {error}"));
@@ -78,9 +78,9 @@ impl Overseer<'_> {
         let line = format!("admin socket: uid {uid} gid {gid} pid {pid}: 2035 MQRC_NOT_AUTHORIZED {detail}");
         let refused =
             Refused { action: ADMINISTER, object: &object, reason: reason::NOT_AUTHORIZED.code, detail, let_in: false };
-        self.manager.audit.refused(now, self.who.clone(), &refused);
+        self.manager.told.audit.refused(now, self.who.clone(), &refused);
         // As of refusals over AMQP: a flood is a few lines and events, and a number.
-        if self.manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).may_write(now) {
+        if self.manager.told.refusals.lock().unwrap_or_else(PoisonError::into_inner).may_write(now) {
             crate::warning!("{line}");
             let address = "admin socket".to_owned();
             let event = Event::NotAuthorised { user: Some(format!("uid {uid}")), address, action: ADMINISTER, object };
@@ -154,7 +154,7 @@ impl Oversight for Overseer<'_> {
             reason: RESOURCE_PROBLEM,
             detail: error.to_string(),
         };
-        self.manager.audit.record(entries).map_err(refused)
+        self.manager.told.audit.record(entries).map_err(refused)
     }
 
     /// An unknown client is refused once, whatever it asks for.

@@ -67,7 +67,7 @@ impl Threads {
             let thread = std::thread::Builder::new().name(format!("sign-in-{index}")).spawn(move || {
                 let _ends = EndsTogether;
                 role::begin(Role::QueueManager);
-                manager.checks.run();
+                manager.sign_ins.checks.run();
             })?;
             pools.checkers.push(thread);
         }
@@ -76,7 +76,7 @@ impl Threads {
 
     /// Ends the threads that check passwords and tokens, and waits for them.
     pub(super) fn end_checkers(&self) -> io::Result<()> {
-        self.manager.checks.stop();
+        self.manager.sign_ins.checks.stop();
         let threads = std::mem::take(&mut self.pools().checkers);
         for thread in threads {
             thread.join().map_err(|_| io::Error::other("a thread that checks passwords died"))?;
@@ -95,14 +95,14 @@ impl Threads {
 
     /// Adapters, and how many are wanted.
     pub(super) fn adapter_tasks(&self) -> Tasks {
-        let (started, requested) = self.manager.adapters.counts();
+        let (started, requested) = self.manager.workers.adapters.counts();
         tasks(started, requested)
     }
 
     /// Dispatchers, surplus ones that still have connections included, and how many are wanted.
     pub(super) fn dispatcher_tasks(&self) -> Tasks {
-        let started = self.manager.mailboxes.iter().filter(|mailbox| !mailbox.is_closed()).count();
-        tasks(started, self.manager.mailboxes.wanted())
+        let started = self.manager.workers.mailboxes.iter().filter(|mailbox| !mailbox.is_closed()).count();
+        tasks(started, self.manager.workers.mailboxes.wanted())
     }
 
     /// Has `count` adapters from now on, 1 to [`ADAPTERS_MAX`] of them. New ones begin at once; surplus ones end after
@@ -118,21 +118,21 @@ impl Threads {
         // Those that ended some time ago.
         pools.adapters.retain(|thread| !thread.is_finished());
         let mut failed = None;
-        for index in self.manager.adapters.want(count.clamp(1, ADAPTERS_MAX)) {
+        for index in self.manager.workers.adapters.want(count.clamp(1, ADAPTERS_MAX)) {
             let manager = self.manager.clone();
             let thread = std::thread::Builder::new().name(format!("adapter-{index}")).spawn(move || {
                 let _ends = EndsTogether;
                 role::begin(Role::Protection);
                 // Of this thread alone. Where the system refuses, adapters compete with dispatchers as any thread does.
                 let _ = rustix::process::nice(ADAPTER_NICENESS);
-                let meter = manager.tasks.meter(TaskKind::Adapter, index);
+                let meter = manager.workers.tasks.meter(TaskKind::Adapter, index);
                 let _counted = meter.on_this_thread();
-                manager.adapters.run(index, &manager.mailboxes, &meter);
+                manager.workers.adapters.run(index, &manager.workers.mailboxes, &meter);
             });
             match thread {
                 Ok(thread) => pools.adapters.push(thread),
                 Err(error) => {
-                    self.manager.adapters.not_run(index);
+                    self.manager.workers.adapters.not_run(index);
                     failed = Some(error);
                 }
             }
@@ -156,13 +156,13 @@ impl Threads {
             return Ok(());
         }
         // First: one that is about to end and is wanted now stays, and a new one does not find itself surplus.
-        self.manager.mailboxes.want(count);
+        self.manager.workers.mailboxes.want(count);
         let mut listeners = Some(listeners);
         for index in 0..count {
             let listeners = listeners.take().unwrap_or_default();
             if let Err(error) = self.make_dispatcher(&mut pools, index, listeners) {
-                self.manager.mailboxes.want(index);
-                if let Some(mailbox) = self.manager.mailboxes.get(index) {
+                self.manager.workers.mailboxes.want(index);
+                if let Some(mailbox) = self.manager.workers.mailboxes.get(index) {
                     mailbox.close();
                 }
                 return Err(error);
@@ -176,7 +176,7 @@ impl Threads {
 
     /// Sees to it that there is a dispatcher of that index; those below it are there.
     fn make_dispatcher(&self, pools: &mut Pools, index: usize, listeners: Listeners) -> io::Result<()> {
-        let left = match (self.manager.mailboxes.get(index), pools.dispatchers.get_mut(index)) {
+        let left = match (self.manager.workers.mailboxes.get(index), pools.dispatchers.get_mut(index)) {
             (Some(mailbox), Some(thread)) => {
                 if !mailbox.reopen() {
                     return Ok(());
@@ -189,18 +189,18 @@ impl Threads {
             }
             _ => {
                 let (left, mailbox) = Left::fresh()?;
-                self.manager.mailboxes.add(mailbox);
+                self.manager.workers.mailboxes.add(mailbox);
                 pools.dispatchers.push(None);
                 left
             }
         };
-        let Some(mailbox) = self.manager.mailboxes.get(index).cloned() else { return Ok(()) };
+        let Some(mailbox) = self.manager.workers.mailboxes.get(index).cloned() else { return Ok(()) };
         let dispatcher = Dispatcher::new(index, self.manager.clone(), left, mailbox, listeners, self.tls.clone())?;
         let manager = self.manager.clone();
         let thread = std::thread::Builder::new().name(format!("dispatcher-{index}")).spawn(move || {
             let _ends = EndsTogether;
             role::begin(Role::QueueManager);
-            let meter = manager.tasks.meter(TaskKind::Dispatcher, index);
+            let meter = manager.workers.tasks.meter(TaskKind::Dispatcher, index);
             let counted = meter.on_this_thread();
             let result = dispatcher.run();
             drop(counted);

@@ -38,8 +38,8 @@ pub(super) fn left_over(state: &State) -> Result<(), String> {
     if let Some(queue) = state.uses.keys().find(|queue| state.store.attributes(**queue).is_none()) {
         return Err(format!("{queue:?} is gone, and its use is not forgotten"));
     }
-    if !state.dynamic.is_empty() || !state.dynamic_owners.is_empty() {
-        return Err(format!("temporary queues are left: {:?}", state.dynamic.keys()));
+    if !state.temporary.queues.is_empty() || !state.temporary.owners.is_empty() {
+        return Err(format!("temporary queues are left: {:?}", state.temporary.queues.keys()));
     }
     for (queue, usage) in &state.uses {
         let left = (usage.granted, usage.staged, usage.putters, usage.getters, usage.takers);
@@ -47,8 +47,12 @@ pub(super) fn left_over(state: &State) -> Result<(), String> {
             return Err(format!("{queue:?} is still used when no client is connected: {usage:?}"));
         }
     }
-    if state.staged_bytes > 0 || !state.stuck.is_empty() {
-        return Err(format!("{} bytes are staged, {} messages are stuck", state.staged_bytes, state.stuck.len()));
+    if state.unit_totals.staged_bytes > 0 || !state.unfinished.messages.is_empty() {
+        return Err(format!(
+            "{} bytes are staged, {} messages are stuck",
+            state.unit_totals.staged_bytes,
+            state.unfinished.messages.len()
+        ));
     }
     Ok(())
 }

@@ -217,7 +217,7 @@ impl Node {
         }
         let (left, mailbox) = Left::fresh().map_err(text)?;
         let tls = Arc::new(Tls::new(nowhere));
-        assert!(manager.mailboxes.add(mailbox.clone()));
+        assert!(manager.workers.mailboxes.add(mailbox.clone()));
         let mut dispatcher =
             Dispatcher::new(0, manager.clone(), left, mailbox, Listeners::default(), tls).map_err(text)?;
         dispatcher.simulate_calls();
@@ -246,16 +246,20 @@ impl Node {
         let Some(running) = &self.running else { return true };
         let state = running.manager.lock();
         let is_synced = |queue| state.store.status(queue).is_none_or(|status| status.unsynced == 0);
-        let is_stuck = !state.stuck.is_empty() || !state.store.queues().all(|(queue, _)| is_synced(queue));
+        let is_stuck =
+            !state.unfinished.messages.is_empty() || !state.store.queues().all(|(queue, _)| is_synced(queue));
         drop(state);
-        let adapters_rest = !running.manager.adapters.has_tasks();
+        let adapters_rest = !running.manager.workers.adapters.has_tasks();
         !is_stuck && adapters_rest && running.dispatcher.connections() == 0 && self.due.get().is_none()
     }
 
     /// Does what waits for an adapter.
     pub(super) fn adapt(&self) {
         if let Some(Running { manager, .. }) = &self.running {
-            manager.adapters.run_dry(&manager.mailboxes, &manager.tasks.meter(TaskKind::Adapter, 0));
+            manager
+                .workers
+                .adapters
+                .run_dry(&manager.workers.mailboxes, &manager.workers.tasks.meter(TaskKind::Adapter, 0));
         }
     }
 

@@ -506,7 +506,7 @@ impl Pair {
     fn stands(&mut self, side: usize) -> String {
         let Some(running) = self.sides[side].node.running() else { return "does not run".into() };
         let state = running.manager.lock();
-        let shown = state.channels.all().map(|(id, instance)| {
+        let shown = state.outbound.channels.all().map(|(id, instance)| {
             format!("{} {} {:?} {}", MANAGERS[side], id.channel, instance.status.state, instance.status.reason)
         });
         shown.collect::<Vec<_>>().join("; ")
@@ -539,7 +539,7 @@ impl Pair {
             let is_stopped = |id: &InstanceId, found: &Instance| {
                 id.channel != TO_LIAR && found.status.state == ChannelState::Stopped
             };
-            if let Some((id, _)) = state.channels.all().find(|(id, found)| is_stopped(id, found)) {
+            if let Some((id, _)) = state.outbound.channels.all().find(|(id, found)| is_stopped(id, found)) {
                 return Err(format!("{}: {} was stopped by nothing", MANAGERS[side], id.channel));
             }
             left_over(state)?;
@@ -627,7 +627,7 @@ impl Pair {
         let state = &mut *manager.lock();
         // One that numbers have stopped is not kept as stopped: only a command is.
         let was_asked = |instance: &Instance| instance.status.stop_requested;
-        if !state.channels.get(&InstanceId::of(TO_LIAR)).is_some_and(was_asked) {
+        if !state.outbound.channels.get(&InstanceId::of(TO_LIAR)).is_some_and(was_asked) {
             supervisor::stop(&manager, state, TO_LIAR, true, false);
         }
     }
@@ -636,7 +636,7 @@ impl Pair {
     fn take_back(&mut self) -> bool {
         let Some(running) = self.sides[0].node.running() else { return false };
         let state = &mut *running.manager.lock();
-        let is_active = state.channels.get(&InstanceId::of(TO_LIAR)).is_some_and(Instance::is_active);
+        let is_active = state.outbound.channels.get(&InstanceId::of(TO_LIAR)).is_some_and(Instance::is_active);
         if !is_active {
             // Where nothing is in doubt it is refused.
             let _ = supervisor::resolve(state, TO_LIAR, false);
@@ -661,7 +661,7 @@ impl Pair {
 
 /// How the channel to the liar stands.
 fn stands(state: &State) -> Option<ChannelState> {
-    state.channels.get(&InstanceId::of(TO_LIAR)).map(|instance| instance.status.state)
+    state.outbound.channels.get(&InstanceId::of(TO_LIAR)).map(|instance| instance.status.state)
 }
 
 /// The queues to which messages come at a side.

@@ -72,9 +72,9 @@ fn a_queue_is_found_in_its_store_and_its_definitions_lie_there() {
             assert_eq!(state.store.store_of_object(object), store, "{object}");
         }
         let both = [Change::alter("SHARED", altered.clone()), Change::alter("NEAR", altered)];
-        let changes_before = state.noted.last;
+        let changes_before = state.changes.noted.last;
         assert_eq!(state.commit_definitions(&both, &[]), Err(DefineError::OtherStore));
-        assert_eq!((state.noted.last, state.definitions.queues["NEAR"].max_depth), (changes_before, 5_000));
+        assert_eq!((state.changes.noted.last, state.definitions.queues["NEAR"].max_depth), (changes_before, 5_000));
         state.store.sync(clock.now()).unwrap();
     }
     node.crash(Fate::Lost);

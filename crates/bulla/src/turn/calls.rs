@@ -22,7 +22,7 @@ impl Dispatcher {
     /// Calls a channel's partner.
     fn call(&mut self, id: InstanceId, state: &mut State) {
         let Some(definition) = state.definitions.channels.get(&id.channel) else { return };
-        let instance = state.channels.entry(id.clone());
+        let instance = state.outbound.channels.entry(id.clone());
         // A stop meanwhile wants nothing any more.
         if instance.is_active() || instance.wanted != Wanted::Now || self.stop_by.is_some() {
             return;
@@ -39,7 +39,7 @@ impl Dispatcher {
         // A look-up may take seconds: not on this thread.
         let (manager, index) = (self.core.local.manager.clone(), self.core.local.index);
         let (caller, wanted) = (id.clone(), name.clone());
-        let taken = self.core.local.manager.adapters.submit_aside(Box::new(move || {
+        let taken = self.core.local.manager.workers.adapters.submit_aside(Box::new(move || {
             let found = wanted.to_socket_addrs().map(|mut found| found.next());
             let notice = ChannelNotice::Resolved { id: caller, name: wanted, found };
             supervisor::bring(&manager, index, Notice::Channel(notice));
@@ -51,7 +51,7 @@ impl Dispatcher {
     }
 
     fn dial(&mut self, id: InstanceId, target: &Target, state: &mut State) {
-        let instance = state.channels.entry(id.clone());
+        let instance = state.outbound.channels.entry(id.clone());
         if instance.is_active() || instance.status.stop_requested {
             return;
         }
@@ -59,7 +59,7 @@ impl Dispatcher {
         let dialled = self.dialled(&id, &definition, target);
         match dialled {
             Ok(place) => {
-                let instance = state.channels.entry(id);
+                let instance = state.outbound.channels.entry(id);
                 instance.place = Some(place);
                 instance.status.state = ChannelState::Binding;
                 instance.status.connection = target.address.to_string();

@@ -174,7 +174,7 @@ pub(super) fn read(connection: &mut Connection, room: &mut [u8], local: &Local, 
     }
     let room_len = bytes_max.map_or(room.len(), |max| max.min(room.len()));
     read_input(connection, &mut room[..room_len], local);
-    connection.note_arriving(&local.manager.arriving);
+    connection.note_arriving(&local.manager.listening.arriving);
     count_key_resets(connection);
     if connection.transport.socket.write_goes_on() {
         connection.transport.writable = true;

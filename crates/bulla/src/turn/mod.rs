@@ -219,7 +219,7 @@ impl Dispatcher {
     /// Whether this one is surplus and nothing ties it to its place: then its mailbox is closed.
     fn may_leave(&self) -> bool {
         let local = &self.core.local;
-        let is_surplus = || local.index >= local.manager.mailboxes.wanted();
+        let is_surplus = || local.index >= local.manager.workers.mailboxes.wanted();
         is_surplus()
             && self.core.peers.is_empty()
             && local.producers.departed.is_empty()
@@ -354,7 +354,7 @@ impl Dispatcher {
             return;
         }
         let _role = role::enter(peer.role());
-        let all = &self.core.local.manager.arriving;
+        let all = &self.core.local.manager.listening.arriving;
         let Some(arriving_max) = self.line.may_read((key, peer.place.generation), &mut peer.arriving, all) else {
             return;
         };
@@ -376,7 +376,7 @@ impl Dispatcher {
     fn resume(&mut self) {
         if !self.line.is_empty() {
             let Self { line, core: Core { peers, local, .. }, .. } = self;
-            let place = line.resume(&local.manager.arriving, local.now, |(key, generation)| {
+            let place = line.resume(&local.manager.listening.arriving, local.now, |(key, generation)| {
                 peers.get(key).filter(|peer| peer.place.generation == generation).map(|peer| peer.arriving)
             });
             let Some((key, _)) = place else { return };
@@ -411,8 +411,8 @@ impl Dispatcher {
         #[cfg(test)]
         self.look_at_joined();
         // Before anything more is done for them.
-        if self.core.local.seen.authority != state.authority_generation {
-            self.core.local.seen.authority = state.authority_generation;
+        if self.core.local.seen.authority != state.generations.authority {
+            self.core.local.seen.authority = state.generations.authority;
             authority::recheck(&mut self.core.peers, &mut self.core.local, state);
         }
         self.for_active(|dispatcher, key| dispatcher.core.events_of(key, state));
@@ -525,7 +525,7 @@ impl Dispatcher {
     }
 
     fn hand_out(&mut self, stream: TcpStream, protocol: Protocol, tls: Option<Arc<Tls>>) {
-        let mailboxes = &self.core.local.manager.mailboxes;
+        let mailboxes = &self.core.local.manager.workers.mailboxes;
         let index = mailboxes.next();
         let mailbox = mailboxes.get(index).filter(|_| index != self.core.local.index).cloned();
         let arrival = Arrival::Accepted(stream, protocol, tls);
@@ -559,7 +559,7 @@ impl Dispatcher {
         if self.core.peers.len() >= CONNECTIONS_MAX || self.stop_by.is_some() {
             let refusal =
                 Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{} connections", self.core.peers.len()));
-            if self.core.local.manager.peer_lines.may_write(self.clock().now()) {
+            if self.core.local.manager.told.peer_lines.may_write(self.clock().now()) {
                 crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}");
             }
             return;
@@ -696,7 +696,7 @@ impl Dispatcher {
         self.core.local.journaling.urgent = true;
         let now = self.core.local.now;
         let arriving = self.core.local.manager.clone();
-        let arriving = &arriving.arriving;
+        let arriving = &arriving.listening.arriving;
         self.precedence.set_any_known(self.core.peers.iter().any(|(_, peer)| !peer.is_unauthenticated()));
         for (key, peer) in &mut self.core.peers {
             peer.note_arriving(arriving);
@@ -765,7 +765,7 @@ impl Dispatcher {
             }
             let began = self.clock().now();
             let mut peer = self.core.peers.remove(key);
-            peer.arriving.holds(0, 0, &self.core.local.manager.arriving);
+            peer.arriving.holds(0, 0, &self.core.local.manager.listening.arriving);
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
             let _ = peer.transport.socket.tcp().map(|stream| self.poll.registry().deregister(stream));
             if let Some(event) = peer.ended.refused.take() {
@@ -773,7 +773,7 @@ impl Dispatcher {
             }
             ending::forget_all(&mut peer, &mut self.core.local, state, true);
             if let Some(user) = peer.login.user.take() {
-                state.users.disconnect(user, self.core.local.now);
+                state.clients.users.disconnect(user, self.core.local.now);
             }
             let is_unauthenticated = peer.is_unauthenticated();
             // Closing the socket is most of the work.

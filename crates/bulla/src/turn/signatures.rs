@@ -63,7 +63,7 @@ impl Signatures {
 
     /// Hands all of it out; what was computed here is answered at once.
     pub(super) fn place(&mut self, manager: &Manager) -> Vec<Answer> {
-        let scheduler = manager.devices.scheduler();
+        let scheduler = manager.workers.devices.scheduler();
         scheduler.place(&mut self.jobs, &self.sink, &mut self.inline);
         self.inline.run(scheduler)
     }

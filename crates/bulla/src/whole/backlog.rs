@@ -18,17 +18,18 @@ fn who_has_much_to_be_sealed_gets_no_credit_for_more_of_that_however_often_it_co
     let harness = Harness::new(&[("CLEAR", LocalQueue::default()), ("SEALED", LocalQueue::default())]);
     let state = &mut *harness.running().manager().lock();
     let now = Instant::now();
-    let connect = |state: &mut State, user| state.users.connect(Some(user), &UserLimits::default(), now).unwrap();
+    let connect =
+        |state: &mut State, user| state.clients.users.connect(Some(user), &UserLimits::default(), now).unwrap();
     let (bob, ann) = (connect(state, "bob"), connect(state, "ann"));
     let clear = state.route("CLEAR").unwrap();
     let policy = Some(Arc::new(Policy::new("SEALED")));
     let sealed = Route { policy, ..state.route("SEALED").unwrap() };
     let queues = [Some(&clear), Some(&sealed), None];
-    let mut waiting: Vec<_> = (0..BEING_SEALED_MAX).map(|_| state.users.begins_to_seal(bob).unwrap()).collect();
+    let mut waiting: Vec<_> = (0..BEING_SEALED_MAX).map(|_| state.clients.users.begins_to_seal(bob).unwrap()).collect();
     let promised = |state: &mut State, user| queues.map(|queue| state.promise(queue, Some(user), 100));
     assert_eq!(promised(state, bob), [100, 0, 0]);
     assert_eq!(promised(state, ann), [100; 3]);
-    state.users.disconnect(bob, now);
+    state.clients.users.disconnect(bob, now);
     let bob = connect(state, "bob");
     assert_eq!(promised(state, bob), [100, 0, 0], "what it had begun before counts");
     waiting.pop();
@@ -42,8 +43,8 @@ fn who_has_brought_about_that_too_much_waits_for_the_disk_gets_no_credit_and_oth
     // While it is held nothing is handed to the journal.
     let state = &mut *harness.running().manager().lock();
     let now = Instant::now();
-    let bob = Some(state.users.connect(Some("bob"), &UserLimits::default(), now).unwrap());
-    let ann = Some(state.users.connect(Some("ann"), &UserLimits::default(), now).unwrap());
+    let bob = Some(state.clients.users.connect(Some("bob"), &UserLimits::default(), now).unwrap());
+    let ann = Some(state.clients.users.connect(Some("ann"), &UserLimits::default(), now).unwrap());
     let waits = state.route("WAITS").unwrap();
     let rejects = state.route("REJECTS").unwrap();
     let queues = [Some(&waits), Some(&rejects), None];

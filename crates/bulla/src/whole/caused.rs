@@ -27,7 +27,7 @@ pub(crate) fn harness(queues: &[&str], users: &[&str], records: &[(&str, &str, R
     let queues: Vec<(&str, LocalQueue)> = queues.iter().map(|name| (*name, LocalQueue::default())).collect();
     let harness = Harness::new(&queues);
     for user in users {
-        harness.running().manager().users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
+        harness.running().manager().sign_ins.users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
     }
     allow(&harness, records);
     harness
@@ -54,8 +54,8 @@ fn allow_records(harness: &Harness, records: &[(&str, &str, Rights)]) {
     }
     let state = &mut *harness.running().manager().lock();
     state.definitions.authorities = authorities;
-    state.generation += 1;
-    state.authority_generation += 1;
+    state.generations.definitions += 1;
+    state.generations.authority += 1;
 }
 
 pub(crate) fn client(harness: &Harness, user: &str) -> Client {
@@ -216,7 +216,7 @@ fn made(harness: &Harness, client: &mut Client, right: Right, said: &[(&str, &st
     match client.open(request) {
         Ok(_) => {
             let state = harness.running().manager().lock();
-            let (_, queue) = state.dynamic.values().last().unwrap();
+            let (_, queue) = state.temporary.queues.values().last().unwrap();
             Ok(queue.clone())
         }
         Err(error) => Err(refused::<()>(Err(error)).1),

@@ -91,7 +91,7 @@ impl Harness {
             let attributes = crate::manager::attributes(name, queue, &state.definitions);
             state.store.define(name, attributes).unwrap();
         }
-        state.generation += 1;
+        state.generations.definitions += 1;
     }
 
     fn channel(&self, change: impl FnOnce(&mut ChannelDefinition)) {
@@ -121,7 +121,7 @@ impl Harness {
 
     fn status(&self, partner: &str) -> Option<ChannelStatus> {
         let state = self.running().manager().lock();
-        state.channels.get(&InstanceId::with(CHANNEL, partner)).map(|instance| instance.status.clone())
+        state.outbound.channels.get(&InstanceId::with(CHANNEL, partner)).map(|instance| instance.status.clone())
     }
 
     #[track_caller]
@@ -412,7 +412,7 @@ fn reset_here(harness: &Harness, next: u64) {
 
 fn signs_in(harness: &Harness, user: &str) -> SaslClient {
     let password = "long enough for a test";
-    let users = &harness.running().manager().users;
+    let users = &harness.running().manager().sign_ins.users;
     if !users.exists(user) {
         users.add(user, password, crate::users::ITERATIONS_MIN).unwrap();
     }
@@ -561,7 +561,7 @@ fn a_requester_that_was_called_before_takes_the_numbers_along() {
     let second = Place { dispatcher: 1, peer: 0, generation: 1 };
     {
         let state = &mut *harness.running().manager().lock();
-        state.channels.entry(InstanceId::of(CHANNEL)).place = Some(second);
+        state.outbound.channels.entry(InstanceId::of(CHANNEL)).place = Some(second);
     }
     let mut asked = Partner::connect(&harness);
     assert_eq!(asked.greet(&greeting(0, 1)).unwrap().sequence, 1);
@@ -570,7 +570,7 @@ fn a_requester_that_was_called_before_takes_the_numbers_along() {
     asked.accepted(1);
     assert_eq!(harness.bodies("Q"), ["one", "two"]);
     let state = harness.running().manager().lock();
-    let own = &state.channels.get(&InstanceId::of(CHANNEL)).unwrap().status;
+    let own = &state.outbound.channels.get(&InstanceId::of(CHANNEL)).unwrap().status;
     assert_eq!((own.state, own.messages), (ChannelState::Running, 1));
 }
 
@@ -596,7 +596,7 @@ fn a_channel_that_can_t_be_had_says_why() {
     harness.define(|definitions| definitions.queue_manager.active_channels_max = 0);
     assert!(refused(greeting(0, 0)).contains("2025"));
     let state = &mut *harness.running().manager().lock();
-    assert_eq!(state.channels.active(), 0);
+    assert_eq!(state.outbound.channels.active(), 0);
     assert_eq!(state.store.note(&receiver_name(CHANNEL, "QM1")), None);
 }
 
@@ -895,10 +895,10 @@ fn a_stopped_channel_ends_after_what_has_come_and_takes_nobody_until_it_is_start
         partner.accepted(1);
         let place = {
             let state = harness.running().manager().lock();
-            state.channels.get(&InstanceId::with(CHANNEL, "QM1")).unwrap().place.unwrap()
+            state.outbound.channels.get(&InstanceId::with(CHANNEL, "QM1")).unwrap().place.unwrap()
         };
         let notice = ChannelNotice::Stop { peer: place.peer, generation: place.generation, force };
-        harness.running().manager().mailboxes.get(place.dispatcher).unwrap().post(Notice::Channel(notice));
+        harness.running().manager().workers.mailboxes.get(place.dispatcher).unwrap().post(Notice::Channel(notice));
         assert!(partner.detached().description.unwrap().contains("cause=stopped"));
         assert_eq!(harness.status("QM1").unwrap().state, ChannelState::Stopped);
         let refused = Partner::connect(&harness).greet(&greeting(1, 0)).unwrap_err();
@@ -906,7 +906,7 @@ fn a_stopped_channel_ends_after_what_has_come_and_takes_nobody_until_it_is_start
         {
             // START CHANNEL
             let state = &mut *harness.running().manager().lock();
-            let instance = state.channels.get_mut(&InstanceId::with(CHANNEL, "QM1")).unwrap();
+            let instance = state.outbound.channels.get_mut(&InstanceId::with(CHANNEL, "QM1")).unwrap();
             (instance.status.stop_requested, instance.status.state) = (false, ChannelState::Inactive);
         }
         assert_eq!(Partner::connect(&harness).greet(&greeting(1, 0)).unwrap().sequence, 1);

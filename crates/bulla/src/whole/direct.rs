@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// A connection of function calls to a running queue manager.
 fn join(harness: &Harness) -> Direct {
-    let mailbox = harness.running().manager().mailboxes.get(0).unwrap().clone();
+    let mailbox = harness.running().manager().workers.mailboxes.get(0).unwrap().clone();
     let rings = mailbox.clone();
     let (direct, end) = connect(PATIENCE, move || rings.wake());
     mailbox.post(Notice::Arrived(Box::new(Arrival::Joined(end))));
@@ -297,19 +297,19 @@ fn pieces_wait_while_as_much_is_arriving_as_may_and_all_come_to_their_end() {
                 message.piece(head(len)).unwrap();
                 for _ in 0..len / PIECE {
                     message.piece(Bytes::from(vec![0; PIECE])).unwrap();
-                    most.fetch_max(manager.arriving.counts().bytes, Ordering::SeqCst);
+                    most.fetch_max(manager.listening.arriving.counts().bytes, Ordering::SeqCst);
                 }
                 message.end().unwrap();
             });
         }
     });
     assert_eq!(harness.depth("Q"), 3);
-    let counts = manager.arriving.counts();
+    let counts = manager.listening.arriving.counts();
     assert!(counts.stopped > 0, "one had to wait");
     // The bound, what each may hold beyond it, and the one message that has its turn.
     let bound = BOUND + 3 * (HELD_BYTES_SMALL + PIECE as u64) + len as u64;
     assert!(most.load(Ordering::SeqCst) <= bound, "{most:?} of {bound}");
-    harness.until("nothing is arriving", |_| manager.arriving.counts().bytes == 0);
+    harness.until("nothing is arriving", |_| manager.listening.arriving.counts().bytes == 0);
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn maxmsgl_ends_a_message_as_soon_as_its_length_is_known_or_passed() {
         let passed = message.piece(Bytes::from(vec![0; PIECE])).unwrap_err().unwrap();
         assert_eq!(code(&passed), 2030);
     }
-    harness.until("what was given up is let go", |_| manager.arriving.counts().bytes == 0);
+    harness.until("what was given up is let go", |_| manager.listening.arriving.counts().bytes == 0);
     direct.put(puts, message(1, 4, true)).unwrap();
     assert_eq!(harness.available("Q"), [(1, 0)]);
 }

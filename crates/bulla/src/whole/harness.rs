@@ -150,7 +150,7 @@ impl Harness {
     /// Units committed and backed out, and the bytes that open ones have staged.
     pub(crate) fn units(&self) -> (u64, u64, usize) {
         let state = self.running().manager().lock();
-        (state.units.committed, state.units.backed_out, state.staged_bytes)
+        (state.unit_totals.counts.committed, state.unit_totals.counts.backed_out, state.unit_totals.staged_bytes)
     }
 
     /// Promises of puts for a queue, and those of them that are staged.

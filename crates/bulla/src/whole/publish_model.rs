@@ -596,7 +596,7 @@ impl Run {
     /// The queues that are there for applications' subscriptions.
     fn managed(&self) -> HashSet<String> {
         let state = self.harness.running().manager().lock();
-        let names = state.dynamic.keys().chain(state.definitions.queues.keys());
+        let names = state.temporary.queues.keys().chain(state.definitions.queues.keys());
         names.filter(|name| name.starts_with(MANAGED_PREFIX)).cloned().collect()
     }
 

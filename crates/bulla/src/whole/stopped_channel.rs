@@ -24,22 +24,22 @@ fn a_start_that_is_refused_leaves_the_channel_stopped() {
     state.definitions.channels.insert(CHANNEL.into(), definition);
     let id = InstanceId::of(CHANNEL);
     let is_kept_stopped = |state: &State| {
-        let requested = state.channels.get(&id).is_some_and(|instance| instance.status.stop_requested);
+        let requested = state.outbound.channels.get(&id).is_some_and(|instance| instance.status.stop_requested);
         (state.store.note(&note::stopped_name(CHANNEL)).is_some(), requested)
     };
     // It has a connection still.
-    state.channels.entry(id.clone()).place = Some(Place { dispatcher: 0, peer: usize::MAX, generation: 0 });
+    state.outbound.channels.entry(id.clone()).place = Some(Place { dispatcher: 0, peer: usize::MAX, generation: 0 });
     stop(&manager, state, CHANNEL, false, false);
     assert_eq!(is_kept_stopped(state), (true, true));
     assert_eq!(start(&manager, state, CHANNEL).unwrap_err().reason, reason::OBJECT_IN_USE);
     assert_eq!(is_kept_stopped(state), (true, true));
     // And when it has none, no other channel may run.
-    state.channels.entry(id.clone()).place = None;
+    state.outbound.channels.entry(id.clone()).place = None;
     stop(&manager, state, CHANNEL, false, false);
     state.definitions.queue_manager.active_channels_max = 0;
     assert_eq!(start(&manager, state, CHANNEL).unwrap_err().reason, reason::MAX_CONNS_LIMIT_REACHED);
     assert_eq!(is_kept_stopped(state), (true, true));
-    assert_eq!(state.channels.get(&id).unwrap().status.state, ChannelState::Stopped);
+    assert_eq!(state.outbound.channels.get(&id).unwrap().status.state, ChannelState::Stopped);
     // It takes no place beside itself.
     let manager_defined = &mut state.definitions.queue_manager;
     (manager_defined.active_channels_max, manager_defined.channels_max) = (1, 1);

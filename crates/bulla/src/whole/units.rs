@@ -209,9 +209,9 @@ fn bytes_beyond_a_unit_s_limit_and_beyond_that_of_all_units_are_refused() {
     assert_eq!(harness.units(), (0, 1, 0));
 
     let unit = client.begin().unwrap();
-    harness.running().manager().lock().staged_bytes = unit_of_work::STAGED_BYTES_MAX;
+    harness.running().manager().lock().unit_totals.staged_bytes = unit_of_work::STAGED_BYTES_MAX;
     assert_eq!(refused(put_in(&mut client, &unit, to, 1)), limit(reason::STORAGE_NOT_AVAILABLE));
-    harness.running().manager().lock().staged_bytes = 0;
+    harness.running().manager().lock().unit_totals.staged_bytes = 0;
     put_in(&mut client, &unit, to, 2).unwrap();
     client.end(unit, true, PATIENCE).unwrap();
     assert_eq!(harness.available("A"), [(2, 0)]);

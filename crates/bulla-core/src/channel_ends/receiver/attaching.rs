@@ -73,13 +73,13 @@ pub fn greeted(
     let note_name = receiver_name(&greeting.channel, &greeting.manager);
     let known = known(state, greeting, &note_name, &proof, place)?;
     let own = InstanceId::of(&greeting.channel);
-    let requested = state.channels.get(&own).is_some_and(|instance| instance.place == Some(place));
+    let requested = state.outbound.channels.get(&own).is_some_and(|instance| instance.place == Some(place));
     // A requester that began has an instance of its own.
     let instance = if requested { own } else { InstanceId::with(&greeting.channel, &greeting.manager) };
     claim(peer, local, state, &instance, place, false)?;
 
     let (note, ticket) = take_up(state, greeting, &note_name, known, &proof)?;
-    if let Some(old) = state.channels.take_numbers(&note_name, place) {
+    if let Some(old) = state.outbound.channels.take_numbers(&note_name, place) {
         tell_replaced(local, old, &greeting.channel);
     }
     let of_this_store = belongs(&note, greeting);
@@ -256,7 +256,7 @@ fn known(
         let detail = format!("{manager} proved itself otherwise before: RESET CHANNEL at the receiving end");
         return Err(not_agreed(channel, "partner", detail));
     }
-    let is_held = state.channels.numbers_holder(note_name).is_some_and(|holder| holder != place);
+    let is_held = state.outbound.channels.numbers_holder(note_name).is_some_and(|holder| holder != place);
     if is_held && !belongs(&note, greeting) {
         return Err(not_agreed(channel, "store", format!("{manager} runs the channel already, from another store")));
     }
@@ -328,8 +328,9 @@ pub fn foreign(
         1 => InstanceId::with(channel, &container[..end]),
         n => InstanceId::with(channel, &format!("{} ({n})", &container[..end])),
     };
-    let free =
-        |id: &InstanceId| state.channels.get(id).and_then(|found| found.place).is_none_or(|other| other == place);
+    let free = |id: &InstanceId| {
+        state.outbound.channels.get(id).and_then(|found| found.place).is_none_or(|other| other == place)
+    };
     let instance = (1..=CONTAINER_CONNECTIONS_MAX).map(named).find(free).ok_or_else(|| {
         let detail = format!("{channel}: {CONTAINER_CONNECTIONS_MAX} connections of one container");
         Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, detail)
@@ -421,16 +422,16 @@ fn claim(
     shares: bool,
 ) -> Result<(), Refusal> {
     let stopped = |id: &InstanceId| {
-        let instance = state.channels.get(id);
+        let instance = state.outbound.channels.get(id);
         instance.is_some_and(|instance| instance.place.is_none() && instance.status.state == ChannelState::Stopped)
     };
     if stopped(id) || stopped(&InstanceId::of(&id.channel)) {
         let detail = format!("{}: stopped until START CHANNEL", id.channel);
         return Err(Refusal { cause: Some("stopped"), ..Refusal::new(reason::CHANNEL_NOT_AVAILABLE, detail) });
     }
-    let old = state.channels.get(id).and_then(|instance| instance.place);
+    let old = state.outbound.channels.get(id).and_then(|instance| instance.place);
     let most = state.definitions.queue_manager.active_channels_max as usize;
-    if old.is_none() && state.channels.active() >= most {
+    if old.is_none() && state.outbound.channels.active() >= most {
         let detail = format!("{}: {most} channels are active", id.channel);
         return Err(Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, detail));
     }
@@ -452,13 +453,13 @@ fn claim(
 /// The instance or the numbers are not that connection's any more: it commits nothing more, and hears that it is over.
 fn tell_replaced(local: &Local, old: Place, channel: &str) {
     let notice = ChannelNotice::Replaced { peer: old.peer, generation: old.generation, why: replaced_by(channel) };
-    if let Some(mailbox) = local.manager.mailboxes.get(old.dispatcher) {
+    if let Some(mailbox) = local.manager.workers.mailboxes.get(old.dispatcher) {
         mailbox.post(Notice::Channel(notice));
     }
 }
 
 fn begin(state: &mut State, id: &InstanceId, place: Place, status: ChannelStatus) {
-    let instance = state.channels.entry(id.clone());
+    let instance = state.outbound.channels.entry(id.clone());
     let same = instance.place == Some(place);
     if same && instance.status.state == ChannelState::Running && !status.exactly_once {
         // A further link of a partner that is not ours: one for each of its queues.

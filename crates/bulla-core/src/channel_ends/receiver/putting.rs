@@ -106,7 +106,7 @@ impl Receiving {
     /// those that found no memory.
     fn prepare_again(&mut self, local: &mut Local, state: &State, link: LinkId) {
         let Some((head, answer)) = self.line.front().filter(|(head, _)| head.dead.is_none()) else { return };
-        let changed = head.way.as_ref().is_none_or(|way| way.route.generation != state.generation);
+        let changed = head.way.as_ref().is_none_or(|way| way.route.generation != state.generations.definitions);
         let starved = std::mem::take(&mut self.starved);
         if changed || answer.is_err() {
             self.prepare(local, state, link, 0);
@@ -340,7 +340,7 @@ impl Receiving {
         let Some(cause) = refusal.cause else { return };
         self.delivery.meters.fail(cause);
         if let Some(policy) = way.and_then(|way| way.route.policy.as_ref()) {
-            local.manager.accounts.fail(&policy.name, cause);
+            local.manager.counts.accounts.fail(&policy.name, cause);
         }
     }
 
@@ -413,7 +413,7 @@ impl Waiting {
 
     /// Whether definitions have changed since it was prepared: policy, queue or alias may be others.
     fn is_stale(&self, state: &State) -> bool {
-        let other = |way: &Arc<Way>| way.route.generation != state.generation;
+        let other = |way: &Arc<Way>| way.route.generation != state.generations.definitions;
         self.dead.is_none() && self.way.as_ref().is_some_and(other)
     }
 

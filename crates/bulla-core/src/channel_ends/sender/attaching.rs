@@ -79,7 +79,7 @@ pub fn begin(
     local.channels.senders.insert(queue, peer.place.key);
     let is_in_doubt = !sending.numbers.messages.is_empty();
     peer.channel.sending = Some(Box::new(sending));
-    state.channels.entry(id).status.state = ChannelState::Initializing;
+    state.outbound.channels.entry(id).status.state = ChannelState::Initializing;
     if greets {
         return Ok(());
     }
@@ -116,7 +116,7 @@ fn transmission_queue(
 
 /// How the partner of that instance has proved who it is.
 fn proof_of(peer: &Peer, state: &State, id: &InstanceId) -> String {
-    let status = state.channels.get(id).map(|instance| &instance.status);
+    let status = state.outbound.channels.get(id).map(|instance| &instance.status);
     let (subject, issuer) = status.map_or(("", ""), |status| (status.peer_name.as_str(), status.peer_issuer.as_str()));
     proof(peer, subject, issuer)
 }
@@ -303,7 +303,7 @@ fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
     sending.stage = Stage::Running;
     *calling = None;
     let definition = sending.definition.clone();
-    let instance = state.channels.entry(sending.id.clone());
+    let instance = state.outbound.channels.entry(sending.id.clone());
     let status = &mut instance.status;
     status.state = ChannelState::Running;
     status.exactly_once = matches!(sending.way, Way::Numbered { .. });
@@ -324,7 +324,7 @@ fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
     if instance.status.stop_requested {
         sending.stage = Stage::Quiescing;
     }
-    if state.peer_lines.may_write(local.now) {
+    if state.notices.peer_lines.may_write(local.now) {
         crate::note!(
             channel = sending.id.channel,
             "channel {}: running, to {}",

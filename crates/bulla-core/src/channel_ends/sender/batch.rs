@@ -281,12 +281,12 @@ impl Sending {
 
     /// How long the watched message lay on the transmission queue.
     fn watch_queue_time(&mut self, found: &Found, state: &mut State) {
-        let Some((id, since)) = state.queue_time_probes.get(&self.queue) else { return };
+        let Some((id, since)) = state.outbound.queue_time_probes.get(&self.queue) else { return };
         if found.id == *id {
             self.counts.queue_time.note(state.clock.since(*since).as_secs_f64() * 1e6);
         }
         if found.id >= *id {
-            state.queue_time_probes.remove(&self.queue);
+            state.outbound.queue_time_probes.remove(&self.queue);
         }
     }
 }

@@ -102,7 +102,7 @@ impl Sending {
         let message_id = body.as_ref().ok().and_then(|body| envelope::message_id(&envelope::payload_of(body)));
         let cause = refusal.cause.unwrap_or_default();
         let (number, id) = (found.id.0, message_id.as_deref());
-        local.manager.audit.quarantined(&self.queue_name, number, id, cause, &refusal.detail);
+        local.manager.told.audit.quarantined(&self.queue_name, number, id, cause, &refusal.detail);
         let moved = body.and_then(|body| {
             let stored = envelope::payload_of(&body);
             let route = state.route(ERROR_QUEUE).map_err(|refusal| refusal.to_string())?;
@@ -112,7 +112,7 @@ impl Sending {
             let label = Label::undelivered(refusal, &self.queue_name, &local.manager.name, local.wall_ms);
             let stuck = Stuck { id: found.id, what: Stays::Move { to: ERROR_QUEUE.into(), label } };
             match is_away {
-                true => state.stuck.push_back(stuck),
+                true => state.unfinished.messages.push_back(stuck),
                 false => returns::stay(&self.queue_name, state, stuck, &why),
             }
         }

@@ -53,7 +53,7 @@ impl Sending {
         local: &mut Local,
         state: &mut State,
     ) {
-        let held = local.manager.adapters.hold(payload.len().saturating_mul(2));
+        let held = local.manager.workers.adapters.hold(payload.len().saturating_mul(2));
         let (Ok(room), Ok(held)) = (self.opener.line.room(), held) else {
             // It goes back and comes again when others have given memory back.
             state.store.release(found.id, false);
@@ -95,23 +95,24 @@ impl Sending {
         let (manager, policy) = (local.manager.clone(), policy.clone());
         let tally = Tally::new();
         let counted = tally.clone();
-        let open =
-            move || manager.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), moments, counted.clone());
-        local.manager.adapters.submit(asker, &self.opener.who, Work::Open(Arc::new(open)), tally);
+        let open = move || {
+            manager.sealing.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), moments, counted.clone())
+        };
+        local.manager.workers.adapters.submit(asker, &self.opener.who, Work::Open(Arc::new(open)), tally);
         Ok(arrival)
     }
 
     /// Counts what was done with a message, at the channel and with the transmission queue's policy.
     pub(super) fn note(&mut self, deed: Deed, cost: &Cost, local: &Local) {
         self.counts.protection.note(deed, &cost.effort, &cost.wait);
-        local.manager.accounts.note(&self.queue_name, deed, cost);
+        local.manager.counts.accounts.note(&self.queue_name, deed, cost);
     }
 
     /// Counts why a message could not be opened, likewise.
     pub(super) fn fail(&mut self, refusal: &Refusal, local: &Local) {
         let Some(cause) = refusal.cause else { return };
         self.counts.protection.fail(cause);
-        local.manager.accounts.fail(&self.queue_name, cause);
+        local.manager.counts.accounts.fail(&self.queue_name, cause);
     }
 
     /// Goes on with opened messages at the head of the line, in their order.

@@ -45,7 +45,7 @@ impl Way {
             Self { route, destination, any_user: true }
         };
         // A dynamic queue is in no definition; replies go to it.
-        if to.manager == *own && state.dynamic.contains_key(&to.queue) {
+        if to.manager == *own && state.temporary.queues.contains_key(&to.queue) {
             return state.route(&to.queue).map(here);
         }
         let name = to.to_string();
@@ -184,14 +184,14 @@ impl Delivery {
         let header = arrival.delivery_annotations();
         if let Some((last, way)) = &self.last
             && *last == header
-            && way.route.generation == state.generation
+            && way.route.generation == state.generations.definitions
         {
             return Ok(way.clone());
         }
         let to = arrival.destination().or_else(|| self.target.clone()).ok_or_else(|| {
             Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the message has no transmission header that says where to")
         })?;
-        let way = match self.ways.get(&to).filter(|way| way.route.generation == state.generation) {
+        let way = match self.ways.get(&to).filter(|way| way.route.generation == state.generations.definitions) {
             Some(way) => way.clone(),
             None => {
                 let rights = state.check(Who::channel(self.user.as_str()), Right::Put, &to.to_string())?;
@@ -243,7 +243,8 @@ impl Delivery {
             None => (&mut unkept, None),
             // The message and its sealed form, until it is on the queue.
             Some(policy) => {
-                let held = local.manager.adapters.hold(arrival.bytes().saturating_mul(2)).map_err(sealing_memory)?;
+                let held =
+                    local.manager.workers.adapters.hold(arrival.bytes().saturating_mul(2)).map_err(sealing_memory)?;
                 (sealings.of(policy), Some(held))
             }
         };

@@ -18,10 +18,11 @@ pub fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Local, sta
     local.channels.receivers.remove(&(peer.place.key, link));
     receiving.show(peer.traffic, local, state);
     if let Some(numbers) = &receiving.numbers {
-        state.channels.leave_numbers(&numbers.note_name, receiving.place);
+        state.outbound.channels.leave_numbers(&numbers.note_name, receiving.place);
     }
     let same = |other: &Link| matches!(other, Link::Receiving(other) if other.instance == receiving.instance);
-    let mine = state.channels.get(&receiving.instance).is_some_and(|known| known.place == Some(receiving.place));
+    let mine =
+        state.outbound.channels.get(&receiving.instance).is_some_and(|known| known.place == Some(receiving.place));
     if !mine || peer.links.values().any(same) {
         return;
     }
@@ -33,18 +34,18 @@ pub fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Local, sta
     };
     let InstanceId { channel, partner } = &receiving.instance;
     match &reason {
-        _ if !state.peer_lines.may_write(local.now) => {}
+        _ if !state.notices.peer_lines.may_write(local.now) => {}
         Some(reason) => crate::warning!(channel, partner, "channel {channel} from {partner} has ended: {reason}"),
         None => crate::note!(channel, partner, "channel {channel} from {partner} has ended"),
     }
     state.raise(&Event::channel_ended(channel, partner, reason.as_ref()), local.wall_ms);
-    let Some(instance) = state.channels.get_mut(&receiving.instance) else { return };
+    let Some(instance) = state.outbound.channels.get_mut(&receiving.instance) else { return };
     instance.ended(reason.as_ref());
     let inactive = instance.status.state == ChannelState::Inactive;
     let has_numbers = receiving.numbers.as_ref().is_some_and(|numbers| state.store.note(&numbers.note_name).is_some());
-    let tells_why = ended_here && state.channels.of(channel).count() <= PARTNERS_MAX;
+    let tells_why = ended_here && state.outbound.channels.of(channel).count() <= PARTNERS_MAX;
     if inactive && !has_numbers && !tells_why && !partner.is_empty() {
         // Partners have whatever names they like: one that is gone and left nothing is not kept.
-        state.channels.remove(&receiving.instance);
+        state.outbound.channels.remove(&receiving.instance);
     }
 }

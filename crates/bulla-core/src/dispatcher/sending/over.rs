@@ -44,7 +44,7 @@ pub fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<S
             Some(Refusal::new(reason::CONNECTION_BROKEN, detail))
         }
     };
-    if let Some(instance) = state.channels.get_mut(&sending.id) {
+    if let Some(instance) = state.outbound.channels.get_mut(&sending.id) {
         instance.status.in_doubt = in_doubt;
         instance.status.substate = "";
     }

@@ -77,7 +77,7 @@ pub(super) fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut 
             consumer.give_up_groups(local, state);
         }
     }
-    state.units.committed += 1;
+    state.unit_totals.counts.committed += 1;
     local.flush_soon();
     let outcome_of = |get: &StagedGet| get.outcome.clone().unwrap_or(MessageOutcome::Released);
     let deliveries =

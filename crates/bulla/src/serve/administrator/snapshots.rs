@@ -13,7 +13,7 @@ use std::time::SystemTime;
 /// What limits users that are connected, and what is arriving, for the metrics.
 pub(in crate::serve) fn limits(manager: &Manager) -> LimitSnapshot {
     let (users, users_without_series) = labelled(users_of(manager, &manager.lock()).into_iter());
-    LimitSnapshot { users, users_without_series, arriving: manager.arriving.counts() }
+    LimitSnapshot { users, users_without_series, arriving: manager.listening.arriving.counts() }
 }
 
 /// What queues, policies and channels have counted, for the metrics. The queues' lock is held for [`COPIED_AT_ONCE`] of
@@ -26,7 +26,8 @@ pub(in crate::serve) fn traffic(threads: &Threads) -> TrafficSnapshot {
     let queues: Vec<String> = queues.into_iter().cloned().collect();
     let (policies, policies_beyond) = labelled(definitions.policies.keys());
     let policies: Vec<String> = policies.into_iter().cloned().collect();
-    let started = administrator.state.channels.all().filter(|(_, instance)| instance.status.started_ms.is_some());
+    let started =
+        administrator.state.outbound.channels.all().filter(|(_, instance)| instance.status.started_ms.is_some());
     let mut instances: Vec<&InstanceId> = started.map(|(id, _)| id).collect();
     if instances.len() > OBJECTS_LABELLED_MAX {
         // The first ones to the front; sorting all of them would take longer.
@@ -38,9 +39,9 @@ pub(in crate::serve) fn traffic(threads: &Threads) -> TrafficSnapshot {
     instances.sort_unstable();
     TrafficSnapshot {
         queues: copied(threads, &queues, |administrator, name| Some((name.clone(), administrator.queue_status(name)?))),
-        policies: policies.into_iter().map(|name| (name.clone(), threads.manager.accounts.of(&name))).collect(),
+        policies: policies.into_iter().map(|name| (name.clone(), threads.manager.counts.accounts.of(&name))).collect(),
         channels: copied(threads, &instances, |administrator, id| {
-            let instance = administrator.state.channels.get(id)?;
+            let instance = administrator.state.outbound.channels.get(id)?;
             Some(((id.channel.clone(), id.partner.clone()), administrator.shown(instance)))
         }),
         without_series: WithoutSeries { queues: queues_beyond, policies: policies_beyond, channels: channels_beyond },
@@ -57,8 +58,8 @@ pub(in crate::serve) fn keep_traffic(threads: &Threads, now: SystemTime) {
     let queues =
         copied(threads, &queues, |administrator, name| Some((name.clone(), administrator.queue_status(name)?)));
     let policy = |name: String| {
-        let meters = threads.manager.accounts.of(&name);
-        (name, PolicyStatus { since_ms: threads.manager.since_ms, taken_ms: wall_ms(now), meters })
+        let meters = threads.manager.counts.accounts.of(&name);
+        (name, PolicyStatus { since_ms: threads.manager.counts.since_ms, taken_ms: wall_ms(now), meters })
     };
     let policies = policies.into_iter().map(policy).collect();
     let mut history = threads.manager.traffic_history();

@@ -266,7 +266,7 @@ impl Run {
         let any = LocalQueue { max_depth: 100_000, ..LocalQueue::default() };
         let harness = Harness::new(&QUEUES.map(|name| (name, any.clone())));
         for user in ["alice", "mallory", READER] {
-            harness.running().manager().users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
+            harness.running().manager().sign_ins.users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
         }
         let mut random = Random(fastrand::Rng::with_seed(seed));
         let mut model = Model::default();

@@ -63,7 +63,7 @@ impl Rings {
         ring::create(&folder).unwrap();
         ring::install_own(&folder, "own", &own.0, &authority.chain(), &own.1).unwrap();
         ring::install_trust(&folder, "ca", authority.root()).unwrap();
-        harness.running().manager().users.add(BORDER, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
+        harness.running().manager().sign_ins.users.add(BORDER, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
         Self { map: Map::None, sealed: 0 }
     }
 
@@ -91,7 +91,7 @@ impl Rings {
             ..channel(ChannelKind::Server, Protection::Remove)
         };
         definitions.channels.insert(OUTGOING.into(), outgoing);
-        state.generation += 1;
+        state.generations.definitions += 1;
     }
 
     /// The channels' user may put on the queue, and be started; the rule that is set.
@@ -192,7 +192,7 @@ impl Rings {
     fn asks(&self, harness: &Harness, sign_in: SaslClient) -> Result<(), String> {
         harness.until("the channel is free", |harness| {
             let state = harness.running().manager().lock();
-            state.channels.get(&InstanceId::of(OUTGOING)).is_none_or(|instance| !instance.is_active())
+            state.outbound.channels.get(&InstanceId::of(OUTGOING)).is_none_or(|instance| !instance.is_active())
         });
         let config = Config {
             offered_capabilities: vec![Symbol::from_static(protocol::CAPABILITY)],

@@ -82,7 +82,7 @@ impl Island {
 
     /// SCRAM with that user's password; the user is made where there is none.
     fn scram(&self, user: &str) -> SaslClient {
-        let users = &self.harness.running().manager().users;
+        let users = &self.harness.running().manager().sign_ins.users;
         if !users.exists(user) {
             users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
         }

@@ -81,7 +81,7 @@ fn requester(harness: &Harness, sign_in: SaslClient, is_bulla: bool) -> Partner 
     // One that came before may not be gone yet.
     harness.until("the channel is free", |harness| {
         let state = harness.running().manager().lock();
-        let is_free = state.channels.get(&InstanceId::of(SERVER)).is_none_or(|instance| !instance.is_active());
+        let is_free = state.outbound.channels.get(&InstanceId::of(SERVER)).is_none_or(|instance| !instance.is_active());
         is_free.then_some(())
     });
     Partner::connect_as(harness, sign_in, config)
@@ -145,7 +145,7 @@ fn start_again(harness: &Harness) {
     harness.until("it is stopped", |harness| {
         let manager = harness.running().manager();
         let state = &mut *manager.lock();
-        let status = &state.channels.get(&InstanceId::of(SERVER))?.status;
+        let status = &state.outbound.channels.get(&InstanceId::of(SERVER))?.status;
         let is_stopped = status.state == ChannelState::Stopped;
         is_stopped.then(|| crate::channel::supervisor::start(manager, state, SERVER).unwrap())
     });

@@ -37,11 +37,11 @@ fn stuck_messages_are_tried_again_a_hundred_at_a_tick_and_a_full_queue_holds_up_
     let messages = locked(&harness, "A", 270);
     let state = &mut *harness.running().manager().lock();
     let (for_full, for_room) = messages.split_at(120);
-    state.stuck.extend(for_full.iter().map(|id| moves(*id, "FULL")));
-    state.stuck.extend(for_room.iter().map(|id| moves(*id, "ROOM")));
+    state.unfinished.messages.extend(for_full.iter().map(|id| moves(*id, "FULL")));
+    state.unfinished.messages.extend(for_room.iter().map(|id| moves(*id, "ROOM")));
     for (moved, stuck) in [(100, 170), (150, 120), (150, 120)] {
         returns::retry_stuck(state);
-        assert_eq!((depth(state, "ROOM"), state.stuck.len()), (moved, stuck));
+        assert_eq!((depth(state, "ROOM"), state.unfinished.messages.len()), (moved, stuck));
     }
 }
 
@@ -109,7 +109,7 @@ fn a_link_that_is_turned_to_another_queue_of_the_name_leaves_nothing_of_the_one_
     {
         let state = &mut *manager.lock();
         state.store.define("A", attributes).unwrap();
-        state.generation += 1;
+        state.generations.definitions += 1;
     }
     client.put(to, message(1, 4, false), PATIENCE).unwrap();
     drop(client);
@@ -139,11 +139,11 @@ fn what_can_be_read_again_comes_back() {
     let harness = Harness::new(&[("A", queue())]);
     let messages = locked(&harness, "A", 1);
     let state = &mut *harness.running().manager().lock();
-    state.stuck.push_back(Stuck { id: messages[0], what: Stays::Return });
+    state.unfinished.messages.push_back(Stuck { id: messages[0], what: Stays::Return });
     returns::retry_stuck(state);
     let queue = state.store.queue("A").unwrap();
     assert_eq!(state.store.browse_next(queue, None, 0).map(|found| found.id), Some(messages[0]));
-    assert!(state.stuck.is_empty());
+    assert!(state.unfinished.messages.is_empty());
 }
 
 #[test]
