@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use bulla::admin;
 use bulla::mqsc::reply::EXIT_DONE;
-use bulla::serve::{self, Running, Settings};
+use bulla::serve::{self, Listen, Running, Settings};
 use bulla_amqp::types::{MessageId, Properties};
 use bulla_amqp::{DeliveryState, LinkId, MessageBody, MessageParts, Payload, SaslClient, Symbol};
 use bulla_client::{Client, Endpoint};
@@ -190,8 +190,11 @@ struct Site {
 impl Site {
     fn start(directory: &Path, cipher: ContentCipher) -> Site {
         let any = Some("127.0.0.1:0".parse().unwrap());
-        let settings =
-            Settings { amqp: any, amqps: None, name: Some(NAME.to_owned()), ..Settings::new(directory.to_owned()) };
+        let settings = Settings {
+            listen: Listen { amqp: any, ..Listen::default() },
+            name: Some(NAME.to_owned()),
+            ..Settings::new(directory.to_owned())
+        };
         let running = serve::start(&settings).unwrap();
         let mqsc = |command: &str| {
             let replies = admin::request(directory, command).unwrap();

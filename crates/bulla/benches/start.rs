@@ -41,8 +41,8 @@ fn report(what: &str, prepare: &dyn Fn(&Path)) {
 /// Milliseconds from the call to an accepted connection.
 fn start(data: &Path) -> f64 {
     let mut settings = Settings::new(data.to_owned());
-    settings.amqp = Some(([127, 0, 0, 1], 0).into());
-    settings.amqps = None;
+    settings.listen.amqp = Some(([127, 0, 0, 1], 0).into());
+    settings.listen.amqps = None;
     let begun = Instant::now();
     let running = serve::start(&settings).expect("a start");
     let connection = TcpStream::connect(running.amqp.expect("an address")).expect("a connection");

@@ -4,7 +4,7 @@
 //! once, the messages, their discharge and the next declare go out together. Rounds take turns, so that a busy machine
 //! harms all alike. `cargo bench -p bulla --bench units`
 
-use bulla::serve::{Settings, start};
+use bulla::serve::{Listen, Settings, start};
 use bulla_amqp::{Header, LinkId, MessageBody, MessageParts, Payload, SaslClient};
 use bulla_client::{Client, Endpoint};
 use bytes::Bytes;
@@ -24,7 +24,8 @@ type Failure = Box<dyn std::error::Error>;
 fn main() -> Result<(), Failure> {
     let dir = tempfile::tempdir()?;
     let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let settings = Settings { amqp: any, amqps: None, ..Settings::new(dir.path().join("qm")) };
+    let settings =
+        Settings { listen: Listen { amqp: any, ..Listen::default() }, ..Settings::new(dir.path().join("qm")) };
     let running = start(&settings)?;
     running.manager().lock().definitions.authorities = bulla::authority::Authorities::open_to_all();
     let address = running.amqp.ok_or("it does not listen")?.to_string();

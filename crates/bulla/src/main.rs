@@ -80,7 +80,7 @@ fn parsed<T: Parser>(name: &str, Words { words }: Words) -> T {
 fn main() -> ExitCode {
     let Bulla { allow_dumps, command } = Bulla::parse();
     match &command {
-        Command::Start(args) => log_lines::begin(args.log, args.log_level),
+        Command::Start(args) => log_lines::begin(args.lines.log, args.lines.log_level),
         _ => log_lines::begin(Format::Text, Level::Note),
     }
     cli::secrecy::begin(allow_dumps);

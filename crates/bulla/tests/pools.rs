@@ -21,8 +21,8 @@ const PAIRS: usize = 4;
 fn queue_manager() -> (tempfile::TempDir, Running, Endpoint) {
     let directory = tempfile::tempdir().unwrap();
     let mut settings = Settings::new(directory.path().to_owned());
-    settings.amqp = Some("127.0.0.1:0".parse().unwrap());
-    settings.amqps = None;
+    settings.listen.amqp = Some("127.0.0.1:0".parse().unwrap());
+    settings.listen.amqps = None;
     (settings.dispatchers, settings.adapters) = (1, 1);
     let running = serve::start(&settings).unwrap();
     for command in bulla::authority::AS_BEFORE {

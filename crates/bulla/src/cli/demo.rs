@@ -69,8 +69,8 @@ pub struct DemoArgs {
 pub fn run(args: &DemoArgs) -> Result<(), CliError> {
     let mut settings = Settings::new(args.data.clone());
     settings.name = Some("DEMO".to_owned());
-    settings.amqp = Some(args.amqp);
-    settings.amqps = Some(args.amqps);
+    settings.listen.amqp = Some(args.amqp);
+    settings.listen.amqps = Some(args.amqps);
     set_up(&args.data)?;
     serve_until_signalled(&settings, |running| {
         let replies = admin::request(&args.data, OBJECTS).map_err(|error| CliError::failed(error.to_string()))?;

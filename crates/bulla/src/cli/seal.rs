@@ -67,6 +67,19 @@ struct OpenArgs {
     /// The passphrase of the private key, the first line of this file
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
+    #[command(flatten)]
+    binding: BindingArgs,
+    /// When the message was put, in seconds since 1970; certificates are judged by it. Without it: now
+    #[arg(long, value_name = "SECONDS")]
+    put_at: Option<u64>,
+    /// Write the payload to this file, readable by its owner alone
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// What the message is bound to.
+#[derive(Args, Debug)]
+struct BindingArgs {
     /// Where the message belongs; the policy's BINDNAME counts too
     #[arg(long, value_name = "QUEUE@QMGR", required_unless_present = "no_binding")]
     destination: Option<String>,
@@ -85,12 +98,6 @@ struct OpenArgs {
     /// Open it wherever it belongs: the binding is shown and compared with nothing
     #[arg(long, conflicts_with = "destination")]
     no_binding: bool,
-    /// When the message was put, in seconds since 1970; certificates are judged by it. Without it: now
-    #[arg(long, value_name = "SECONDS")]
-    put_at: Option<u64>,
-    /// Write the payload to this file, readable by its owner alone
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
 }
 
 /// Inspects or opens.
@@ -169,7 +176,7 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 fn policy(args: &OpenArgs) -> Result<Arc<Policy>, CliError> {
-    let queue = args.destination.as_deref().and_then(|place| place.split('@').next()).unwrap_or("MESSAGE");
+    let queue = args.binding.destination.as_deref().and_then(|place| place.split('@').next()).unwrap_or("MESSAGE");
     let command = format!("SET POLICY('{}') {}", queue.replace('\'', "''"), args.policy);
     let policy = mqsc::policy::from_text(&command).map_err(|error| CliError::usage(format!("--policy: {error}")))?;
     Ok(Arc::new(policy))
@@ -224,11 +231,11 @@ impl Claimed {
             }
         };
         Ok(Self {
-            destination: args.destination.clone(),
-            message_id: args.message_id.as_deref().map(message_id).transpose()?,
-            properties: digest("--properties", &args.properties)?,
-            application_properties: digest("--application-properties", &args.application_properties)?,
-            annotations: digest("--annotations", &args.annotations)?,
+            destination: args.binding.destination.clone(),
+            message_id: args.binding.message_id.as_deref().map(message_id).transpose()?,
+            properties: digest("--properties", &args.binding.properties)?,
+            application_properties: digest("--application-properties", &args.binding.application_properties)?,
+            annotations: digest("--annotations", &args.binding.annotations)?,
         })
     }
 

@@ -28,24 +28,9 @@ pub struct StartArgs {
     /// The queue manager's name; a new data directory gets one of its own unless it is given
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
-    /// Where AMQP is spoken in clear; `none` for nowhere
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5672", value_parser = address)]
-    pub amqp: Address,
-    /// Where AMQP is spoken over TLS; `none` for nowhere
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5671", value_parser = address)]
-    pub amqps: Address,
-    /// Where messages are put and got over HTTPS, as 0.0.0.0:9443; nowhere, unless it is given
-    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
-    pub https: Address,
-    /// The same without TLS, on an address of this machine alone, as 127.0.0.1:9080; nowhere, unless it is given
-    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
-    pub http: Address,
-    /// Let clients of --https resume TLS sessions, for two hours; not where the listener asks for client certificates
-    #[arg(long)]
-    pub https_resume: bool,
-    /// Where Prometheus gets what the queue manager counts, as 127.0.0.1:9464; nowhere, unless it is given
-    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
-    pub metrics: Address,
+    /// Where it listens.
+    #[command(flatten)]
+    pub listen: ListenArgs,
     /// Threads that own sockets, unless CHIDISPS of ALTER QMGR says otherwise
     #[arg(long, value_name = "N")]
     pub dispatchers: Option<usize>,
@@ -66,12 +51,9 @@ pub struct StartArgs {
     /// The passphrase of the private keys in the key rings, the first line of this file
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
-    /// How the lines of the log are written, to standard error
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
-    pub log: Format,
-    /// The least urgent lines that the log has
-    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Level::Note)]
-    pub log_level: Level,
+    /// What it writes to the log.
+    #[command(flatten)]
+    pub lines: LogArgs,
     /// The shared object with the code of accelerators; beside the program unless given
     #[arg(long, value_name = "FILE")]
     pub lanes: Option<PathBuf>,
@@ -88,6 +70,40 @@ pub struct StartArgs {
     /// Stop when standard input ends: with the process that holds the other end of the pipe, whatever ends it
     #[arg(long)]
     pub until_stdin_closes: bool,
+}
+
+/// Where it listens.
+#[derive(Args, Debug)]
+pub struct ListenArgs {
+    /// Where AMQP is spoken in clear; `none` for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5672", value_parser = address)]
+    pub amqp: Address,
+    /// Where AMQP is spoken over TLS; `none` for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5671", value_parser = address)]
+    pub amqps: Address,
+    /// Where messages are put and got over HTTPS, as 0.0.0.0:9443; nowhere, unless it is given
+    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
+    pub https: Address,
+    /// The same without TLS, on an address of this machine alone, as 127.0.0.1:9080; nowhere, unless it is given
+    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
+    pub http: Address,
+    /// Let clients of --https resume TLS sessions, for two hours; not where the listener asks for client certificates
+    #[arg(long)]
+    pub https_resume: bool,
+    /// Where Prometheus gets what the queue manager counts, as 127.0.0.1:9464; nowhere, unless it is given
+    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
+    pub metrics: Address,
+}
+
+/// What it writes to the log.
+#[derive(Args, Debug)]
+pub struct LogArgs {
+    /// How the lines of the log are written, to standard error
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
+    pub log: Format,
+    /// The least urgent lines that the log has
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Level::Note)]
+    pub log_level: Level,
 }
 
 /// An address to listen on, or none.
@@ -114,12 +130,12 @@ impl StartArgs {
     fn settings(&self) -> Settings {
         let mut settings = Settings::new(self.data.clone());
         settings.name.clone_from(&self.name);
-        settings.amqp = self.amqp.0;
-        settings.amqps = self.amqps.0;
-        settings.https = self.https.0;
-        settings.https_resumes = self.https_resume;
-        settings.http = self.http.0;
-        settings.metrics = self.metrics.0;
+        settings.listen.amqp = self.listen.amqp.0;
+        settings.listen.amqps = self.listen.amqps.0;
+        settings.listen.https = self.listen.https.0;
+        settings.listen.https_resumes = self.listen.https_resume;
+        settings.listen.http = self.listen.http.0;
+        settings.listen.metrics = self.listen.metrics.0;
         settings.dispatchers = self.dispatchers.unwrap_or(settings.dispatchers);
         settings.adapters = self.adapters.unwrap_or(settings.adapters);
         settings.memory_bytes_max = self.memory.map_or(settings.memory_bytes_max, |mib| mib.saturating_mul(1 << 20));

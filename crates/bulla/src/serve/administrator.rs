@@ -794,7 +794,7 @@ fn failed(error: impl std::fmt::Display) -> AdminError {
 mod tests {
     use super::*;
     use crate::catalog::{DeviceDefinition, LocalQueue};
-    use crate::serve::{Settings, start};
+    use crate::serve::{Listen, Settings, start};
     use bulla_queue::Message;
 
     #[test]
@@ -802,8 +802,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let settings = Settings {
             name: Some("QM1".into()),
-            amqp: None,
-            amqps: None,
+            listen: Listen::default(),
             dispatchers: 1,
             adapters: 1,
             ..Settings::new(directory.path().to_owned())

@@ -65,18 +65,8 @@ pub struct Settings {
     pub data: PathBuf,
     /// The queue manager's name; a new data directory gets one of its own where none is given.
     pub name: Option<String>,
-    /// Where AMQP is spoken in clear.
-    pub amqp: Option<SocketAddr>,
-    /// Where AMQP is spoken over TLS.
-    pub amqps: Option<SocketAddr>,
-    /// Where HTTP is spoken in clear: an address of this machine's own.
-    pub http: Option<SocketAddr>,
-    /// Where HTTP is spoken over TLS.
-    pub https: Option<SocketAddr>,
-    /// Whether clients may resume TLS sessions there.
-    pub https_resumes: bool,
-    /// Where Prometheus gets what the devices counted.
-    pub metrics: Option<SocketAddr>,
+    /// Where it listens.
+    pub listen: Listen,
     /// Threads that own sockets, unless CHIDISPS says otherwise.
     pub dispatchers: usize,
     /// Threads that seal and open, unless CHIADAPS says otherwise.
@@ -99,6 +89,23 @@ pub struct Settings {
     pub admin_directory: Option<PathBuf>,
 }
 
+/// Where a queue manager listens: nowhere, unless something is said.
+#[derive(Clone, Debug, Default)]
+pub struct Listen {
+    /// Where AMQP is spoken in clear.
+    pub amqp: Option<SocketAddr>,
+    /// Where AMQP is spoken over TLS.
+    pub amqps: Option<SocketAddr>,
+    /// Where HTTP is spoken in clear: an address of this machine's own.
+    pub http: Option<SocketAddr>,
+    /// Where HTTP is spoken over TLS.
+    pub https: Option<SocketAddr>,
+    /// Whether clients may resume TLS sessions there.
+    pub https_resumes: bool,
+    /// Where Prometheus gets what the devices counted.
+    pub metrics: Option<SocketAddr>,
+}
+
 impl Settings {
     /// The defaults, for a data directory.
     #[must_use]
@@ -107,12 +114,11 @@ impl Settings {
         Self {
             data,
             name: None,
-            amqp: Some(SocketAddr::from(([127, 0, 0, 1], 5672))),
-            amqps: Some(SocketAddr::from(([127, 0, 0, 1], 5671))),
-            http: None,
-            https: None,
-            https_resumes: false,
-            metrics: None,
+            listen: Listen {
+                amqp: Some(SocketAddr::from(([127, 0, 0, 1], 5672))),
+                amqps: Some(SocketAddr::from(([127, 0, 0, 1], 5671))),
+                ..Listen::default()
+            },
             // One thread spares a wake-up between producer and consumer until sockets alone fill a core.
             dispatchers: (cores / 4).clamp(1, DISPATCHERS_MAX),
             adapters: cores,
@@ -300,7 +306,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let admin_of_roles = settings.admin_directory.as_ref().map(|directory| listen_for_roles(data, directory));
     let admin_of_roles = admin_of_roles.transpose()?;
     let ports = listen_to_clients(settings)?;
-    let metrics = settings.metrics.map(listen_for_metrics).transpose()?;
+    let metrics = settings.listen.metrics.map(listen_for_metrics).transpose()?;
     let address = |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let [amqp, amqps, http, https] = [&ports.clear, &ports.tls, &ports.http, &ports.https].map(address);
 
@@ -318,7 +324,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let started = json!({ "qmgr": name, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
     let started = audit.record(vec![Entry::new(Kind::Start, Who::QueueManager, started)]);
     started.map_err(|error| file(&data.join(audit_log::FOLDER), io::Error::other(error)))?;
-    let tls = if settings.https_resumes { Tls::resuming(data.join(TLS)) } else { Tls::new(data.join(TLS)) };
+    let tls = if settings.listen.https_resumes { Tls::resuming(data.join(TLS)) } else { Tls::new(data.join(TLS)) };
     tls.follow(&manager.lock().definitions);
     let threads = Arc::new(Threads::new(manager.clone(), Arc::new(tls)));
     define_queues(&manager, data)?;
@@ -656,20 +662,20 @@ fn start_metrics(threads: &Arc<Threads>, listener: std::net::TcpListener) -> io:
 
 /// Opens the ports of clients and partners.
 fn listen_to_clients(settings: &Settings) -> Result<Listeners, StartError> {
-    if let Some(address) = settings.http.filter(|address| !offered::is_private(address.ip())) {
+    if let Some(address) = settings.listen.http.filter(|address| !offered::is_private(address.ip())) {
         return Err(StartError::ClearHttp { address });
     }
-    if settings.amqps.or(settings.https).is_some() {
+    if settings.listen.amqps.or(settings.listen.https).is_some() {
         let directory = settings.data.join(TLS);
         first_start::make_server_certificate(&settings.data)?;
         // A certificate that does not load shows here, and not at the first client.
         Tls::new(directory.clone()).session().map_err(|error| file(&directory, io::Error::other(error)))?;
     }
     Ok(Listeners {
-        clear: settings.amqp.map(listen).transpose()?,
-        tls: settings.amqps.map(listen).transpose()?,
-        http: settings.http.map(listen).transpose()?,
-        https: settings.https.map(listen).transpose()?,
+        clear: settings.listen.amqp.map(listen).transpose()?,
+        tls: settings.listen.amqps.map(listen).transpose()?,
+        http: settings.listen.http.map(listen).transpose()?,
+        https: settings.listen.https.map(listen).transpose()?,
     })
 }
 

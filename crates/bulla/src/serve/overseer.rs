@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::admin;
     use crate::mqsc::parse::statements;
-    use crate::serve::{Settings, start};
+    use crate::serve::{Listen, Settings, start};
 
     /// No user's number on any machine that runs tests.
     const OPERATOR: u32 = 4_711_471;
@@ -216,7 +216,8 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let amqp = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
         let name = Some("QM1".into());
-        let settings = Settings { name, amqp, amqps: None, ..Settings::new(data.path().to_owned()) };
+        let settings =
+            Settings { name, listen: Listen { amqp, ..Listen::default() }, ..Settings::new(data.path().to_owned()) };
         let running = start(&settings).unwrap();
         let defined = format!("DEFINE ADMIN(OPERATORS) OSUSER('{OPERATOR}') ROLE(OPERATE)");
         assert!(matches!(admin::request(data.path(), &defined).unwrap()[0].outcome, Outcome::Done { .. }));

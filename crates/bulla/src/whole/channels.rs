@@ -16,7 +16,7 @@ use crate::channel_ends::receiver::attaching::{OTHER_STORE, PARTNER_BYTES_MAX};
 use crate::dispatcher::receiving::CREDIT_BYTES;
 use crate::envelope;
 use crate::mailbox::Notice;
-use crate::serve::{Running, Settings, start};
+use crate::serve::{Listen, Running, Settings, start};
 use bulla_amqp::types::{Error, Target};
 use bulla_amqp::{
     AttachReply, AttachRequest, Config, Connection, DeliveryState, Event, LinkId, Payload, SaslClient, Sections,
@@ -58,8 +58,7 @@ impl Harness {
         let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         let settings = Settings {
             name: Some("QM2".into()),
-            amqp: any,
-            amqps: None,
+            listen: Listen { amqp: any, ..Listen::default() },
             dispatchers: 2,
             adapters: 2,
             ..Settings::new(self.path().to_owned())

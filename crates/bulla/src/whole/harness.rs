@@ -1,7 +1,7 @@
 //! For tests: a queue manager of this process with clients of its own, which can be stopped, started again and killed.
 
 use crate::catalog::{Change, LocalQueue, QueueManager};
-use crate::serve::{Running, Settings, StartError, start};
+use crate::serve::{Listen, Running, Settings, StartError, start};
 use bulla_amqp::{BodyForm, Header, MessageBody, MessageParts, Payload, SaslClient, Sections};
 use bulla_client::{Client, ClientError, Endpoint};
 use bytes::Bytes;
@@ -44,8 +44,7 @@ impl Harness {
         self.stop();
         let mut settings = Settings {
             name: Some("QM1".into()),
-            amqp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
-            amqps: None,
+            listen: Listen { amqp: Some(SocketAddr::from(([127, 0, 0, 1], 0))), ..Listen::default() },
             dispatchers: 1,
             adapters: 1,
             ..Settings::new(self.dir.path().to_owned())

@@ -7,14 +7,14 @@ use crate::channel::registry::{InstanceId, Place};
 use crate::channel::supervisor::{start, stop};
 use crate::manager::State;
 use crate::reason;
-use crate::serve::{Settings, start as serve};
+use crate::serve::{Listen, Settings, start as serve};
 
 const CHANNEL: &str = "TO.QM2";
 
 #[test]
 fn a_start_that_is_refused_leaves_the_channel_stopped() {
     let dir = tempfile::tempdir().unwrap();
-    let settings = Settings { name: Some("QM1".into()), amqp: None, amqps: None, ..Settings::new(dir.path().into()) };
+    let settings = Settings { name: Some("QM1".into()), listen: Listen::default(), ..Settings::new(dir.path().into()) };
     let running = serve(&settings).unwrap();
     let manager = running.manager().clone();
     let mut locked = manager.lock();
