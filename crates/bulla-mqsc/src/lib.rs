@@ -47,4 +47,6 @@ pub(crate) mod transcripts;
 pub use policy::all_from_text as policies_from_text;
 pub use policy_check::PolicyQuestion;
 pub use reply::Reply;
-pub use run::{AdminError, Administered, Oversight, Replay, Replayed, execute, execute_apart, execute_overseen};
+pub use run::{
+    AdminError, Administered, Oversight, Replay, Replayed, SHOWN_BYTES_MAX, execute, execute_apart, execute_overseen,
+};

@@ -27,7 +27,7 @@ pub fn execute(text: &str, target: &mut dyn Administered) -> Vec<Reply> {
 /// Like [`execute`], for a target that others wait for: `hold` is called once for each command, and gives the target to
 /// what it is given, so that it can let go in between.
 pub fn execute_apart(text: &str, hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered))) -> Vec<Reply> {
-    execute_overseen(text, &mut Unseen, hold)
+    execute_overseen(text, &mut Unseen, SHOWN_BYTES_MAX, hold)
 }
 
 /// Who is asked before commands are carried out, and told what came of them.
@@ -48,6 +48,9 @@ pub trait Oversight {
     }
 }
 
+/// Bytes that may be shown of one text over an admin socket.
+pub const SHOWN_BYTES_MAX: usize = 128 << 20;
+
 /// An overseer that refuses nothing.
 struct Unseen;
 
@@ -60,24 +63,13 @@ impl Oversight for Unseen {
 }
 
 /// Like [`execute_apart`], with an overseer that is asked before each command, and of a unit before all of it. The
-/// target is not held meanwhile.
+/// target is not held meanwhile. Once more than `bytes_max` are to be shown, in memory and roughly, no further command is
+/// carried out that shows something: the next one begins as long as there is room.
 pub fn execute_overseen(
     text: &str,
     overseer: &mut dyn Oversight,
-    hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered)),
-) -> Vec<Reply> {
-    execute_within(text, overseer, hold, SHOWN_BYTES_MAX)
-}
-
-/// Bytes that may be shown of one text, in memory and roughly, before no further command is carried out that shows
-/// something: the next one begins as long as there is room.
-const SHOWN_BYTES_MAX: usize = 128 << 20;
-
-fn execute_within(
-    text: &str,
-    overseer: &mut dyn Oversight,
-    mut hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered)),
     bytes_max: usize,
+    mut hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered)),
 ) -> Vec<Reply> {
     let statements = parse::statements(text);
     if unit::is_unit(&statements) {
@@ -440,7 +432,7 @@ mod tests {
     fn where_too_much_is_shown_the_rest_is_not_and_what_changes_something_is_carried_out() {
         let mut paper = crate::transcripts::Paper::new();
         let text = "HELP; DIS QMGR; HELP; CHECK POLICY(A); DEF QLOCAL(NEW.ONE)";
-        let replies = execute_within(text, &mut Unseen, |command| command(&mut paper), 1);
+        let replies = execute_overseen(text, &mut Unseen, 1, |command| command(&mut paper));
         let shown: Vec<bool> = replies.iter().map(|reply| reply.exit_code() == 0).collect();
         assert_eq!(shown, [true, false, false, false, true]);
         assert!(replies[1].diagnostics(None)[0].contains("too long"), "{:?}", replies[1]);
@@ -461,7 +453,9 @@ mod tests {
             }
         }
         let mut unknown = Unknown(0);
-        let replies = execute_overseen(&"HELP;".repeat(1000), &mut unknown, |_| unreachable!("nothing is carried out"));
+        let replies = execute_overseen(&"HELP;".repeat(1000), &mut unknown, SHOWN_BYTES_MAX, |_| {
+            unreachable!("nothing is carried out")
+        });
         assert_eq!((replies.len(), unknown.0), (1, 1));
     }
 }

@@ -1,5 +1,5 @@
 //! Who may administer beside the owner of the queue manager's process, and how much: roles of the operating system's
-//! users and groups.
+//! users and groups, and of users who sign in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -42,7 +42,7 @@ impl Display for Role {
     }
 }
 
-/// Users and groups of the operating system with a role: ADMIN.
+/// Users and groups with a role: ADMIN.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Administrators {
     /// DESCR
@@ -51,8 +51,17 @@ pub struct Administrators {
     pub users: BTreeSet<String>,
     /// OSGROUP: names, or numbers in digits.
     pub groups: BTreeSet<String>,
+    /// PRINCIPAL: users, by the names that they sign in with.
+    pub principals: BTreeSet<String>,
     /// ROLE
     pub role: Role,
+}
+
+/// The greatest role that any of the objects gives a user who has signed in; none where none knows that user.
+#[must_use]
+pub fn role_of_user(user: &str, administrators: &AllAdministrators) -> Option<Role> {
+    let fits = |object: &&Administrators| object.principals.contains(user);
+    administrators.values().filter(fits).map(|object| object.role).max()
 }
 
 /// All ADMIN objects, by name.

@@ -18,7 +18,7 @@ mod right;
 
 pub use address::{ADDRESS_BYTES_MAX, AddressError, AddressPattern};
 pub use administrator::{
-    ADMINISTRATOR_NAMES_MAX, ADMINISTRATORS_MAX, Administrators, AllAdministrators, OsIdentity, Role,
+    ADMINISTRATOR_NAMES_MAX, ADMINISTRATORS_MAX, Administrators, AllAdministrators, OsIdentity, Role, role_of_user,
 };
 pub use channel_rule::fits as channel_profile_fits;
 pub use channel_rule::{

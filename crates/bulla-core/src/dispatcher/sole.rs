@@ -10,6 +10,8 @@ use crate::sole_connection::{self, Answer, Wish};
 /// Answers a client's open, unless it was closed. A client that wants to be the only connection of its container is
 /// refused, or waits until the other one is gone, where there is one.
 pub fn answer_open(peer: &mut Peer, local: &mut Local, state: &mut State) {
+    let from = peer.address();
+    peer.front.let_in(peer.login.identity.user.as_deref(), from, peer.place.generation);
     let wish =
         peer.opened.as_deref().map_or(Ok(None), |said| Wish::of(said, peer.login.sign_in.identity.user.as_deref()));
     let wish = match wish {

@@ -20,6 +20,7 @@ use client::{Introduction, Proof, SolePolicy, TokenRefused};
 use link::{Attach, Granted};
 use outcome::{Failure, MessageOutcome, Said};
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::time::Instant;
 
@@ -203,6 +204,9 @@ pub trait FrontEnd: Wire + Send {
     /// No verdict: too many sign-ins are being checked. The client may try again.
     fn sign_in_busy(&mut self);
 
+    /// The client was let in: as which user it acts, where it comes from, and which of its dispatcher's connections it
+    /// is. Comes before [`FrontEnd::accept_open`].
+    fn let_in(&mut self, _user: Option<&str>, _from: Option<SocketAddr>, _generation: u64) {}
     /// Lets the client attach links. `sole` says that it is the only connection of its container, as it wished.
     fn accept_open(&mut self, sole: Option<SolePolicy>);
     /// Refuses the connection.

@@ -1,4 +1,4 @@
-//! ADMIN: users and groups of the operating system who may administer.
+//! ADMIN: users and groups who may administer.
 
 use super::noun::commands;
 use super::{Field, ObjectNoun, Rules, Said, attributes};
@@ -35,6 +35,14 @@ static FIELDS: &[Field<Administrators>] = &[
         |of, value| of.groups = value.list().iter().cloned().collect(),
     ),
     Field::new(
+        "PRINCIPAL",
+        Kind::Users { special: false, blank: true },
+        "' '",
+        "Users who sign in over HTTPS, by the names that they act under there; blank for none.",
+        |of| Cell::List(of.principals.iter().cloned().collect()),
+        |of, value| of.principals = value.list().iter().cloned().collect(),
+    ),
+    Field::new(
         "ROLE",
         words(&["LOOK", "OPERATE", "ALL"]),
         "LOOK",
@@ -57,14 +65,16 @@ static COMMANDS: [Command; 4] = commands(
     [
         Said {
             summary: "Let users and groups of the operating system administer over the second admin socket (bulla \
-             start --admin-directory). The owner of the queue manager's process may do everything, always.",
+             start --admin-directory), and users who sign in over HTTPS. The owner of the queue manager's process may \
+             do everything, always.",
             examples: &[
+                "DEFINE ADMIN(PLATFORM) PRINCIPAL('carol') ROLE(ALL)",
                 "DEFINE ADMIN(OPERATORS) OSGROUP('mqops') ROLE(OPERATE) DESCR('Night shift')",
                 "DEFINE ADMIN(AUDITORS) OSUSER('carol', '1004') ROLE(LOOK)",
             ],
         },
         Said {
-            summary: "Change administrators: OSUSER and OSGROUP say anew who they are. It holds from the next command \
+            summary: "Change administrators: OSUSER, OSGROUP and PRINCIPAL say anew who they are. It holds from the next command \
              on.",
             examples: &["ALTER ADMIN(OPERATORS) OSUSER('dave')"],
         },

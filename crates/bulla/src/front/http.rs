@@ -1,13 +1,16 @@
-//! Messaging over HTTP as a front end: a request puts, gets, shows or lists messages.
+//! HTTP as a front end: a request puts, gets, shows or lists messages, has commands carried out, or asks whether the
+//! queue manager is well.
 //!
 //! A connection has one user, by the credentials of its first request, and one request at a time: [`Exchange`]. Each
 //! request opens what it needs as links of the core; those that put are kept for the next request. The interface is
 //! that of the messaging REST API that programs for IBM MQ call; `docs/operating/http.md` says where it differs.
 
 mod answers;
+pub(crate) mod commands;
 mod credentials;
 mod exchange;
 mod front_end;
+mod health;
 mod ids;
 mod message;
 mod routes;
@@ -19,14 +22,18 @@ use super::link::{Attach, Get, Place, Put, Wants};
 use super::outcome::{Failure, MessageOutcome};
 use super::{Delivery, DeliveryId, Event, Front, LinkId, SessionId};
 use crate::dispatcher::local::Local;
+use crate::mailbox::Mailbox;
+use crate::manager::Manager;
 use crate::random::Random;
 use answers::Refused;
-use bulla_http::{Event as ServerEvent, Head, HeaderLines, HeaderValue, Limits, RequestId, Response, Server};
+use bulla_http::{BodyLen, Event as ServerEvent, Head, HeaderLines, HeaderValue, Limits, RequestId, Response, Server};
 use bytes::Bytes;
+use commands::{Awaited, CommandLine, Form};
 use credentials::Fingerprint;
-use exchange::{Exchange, Getting, Kept, Listing, Object, Putting, Stage};
+use exchange::{Commanding, Exchange, Getting, Kept, Listing, Object, Putting, Stage};
 use routes::{Act, Asked, Version, Wanted};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The session of all links.
@@ -41,8 +48,13 @@ const STRICT_TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age
 /// One connection.
 pub(crate) struct Http {
     server: Server,
-    /// The queue manager's name.
-    manager: String,
+    manager: Arc<Manager>,
+    /// Where commands go.
+    commands: CommandLine,
+    /// Where answers to commands are posted: to the dispatcher that has the connection.
+    mailbox: Arc<Mailbox>,
+    /// As whom it acts, once it was let in.
+    acts: Acts,
     /// The client has shown a verified certificate.
     certificate: bool,
     random: Random,
@@ -62,6 +74,15 @@ pub(crate) struct Http {
     arrived: u64,
     /// The time, as it was last told.
     now: Instant,
+}
+
+/// As whom a connection acts.
+#[derive(Default)]
+struct Acts {
+    user: Option<String>,
+    address: String,
+    /// Which of its dispatcher's connections it is.
+    generation: u64,
 }
 
 /// How far a connection has come.
@@ -91,12 +112,19 @@ fn as_seen(why: &Failure, is_unknown: bool) -> Refused {
 
 /// The front end of a new connection. `certificate` says that the client has shown a verified one, and `tls` that the
 /// connection is protected by TLS; one that is not comes from this machine.
-pub(crate) fn front(local: &Local, certificate: bool, tls: bool) -> Box<Front> {
-    Box::new(Http::new(local.manager.name.to_string(), Random::system(), certificate, tls, local.now))
+pub(crate) fn front(local: &Local, commands: CommandLine, certificate: bool, tls: bool) -> Box<Front> {
+    let (manager, mailbox) = (local.manager.clone(), local.mailbox.clone());
+    Box::new(Http::new((manager, commands, mailbox), Random::system(), certificate, tls, local.now))
 }
 
 impl Http {
-    fn new(manager: String, mut random: Random, certificate: bool, tls: bool, now: Instant) -> Self {
+    fn new(
+        (manager, commands, mailbox): (Arc<Manager>, CommandLine, Arc<Mailbox>),
+        mut random: Random,
+        certificate: bool,
+        tls: bool,
+        now: Instant,
+    ) -> Self {
         // How long a body may be is the queue's to say, and it comes only after its link was opened.
         let limits = Limits { pipelined_max: 1, body_bytes_max: u64::MAX, ..Limits::default() };
         let mut server = Server::new(limits, now);
@@ -106,6 +134,9 @@ impl Http {
         Self {
             server,
             manager,
+            commands,
+            mailbox,
+            acts: Acts::default(),
             certificate,
             key: random.bytes(),
             random,
@@ -151,6 +182,10 @@ impl Http {
     /// A request has come. The first one signs in.
     fn begin(&mut self, request: RequestId, head: Box<Head>) {
         self.exchange = Some(Exchange { request, stage: Stage::Answered(None) });
+        if let Some(asked) = health::asked(&head) {
+            let response = asked.and_then(|asked| health::answer(asked, &self.manager));
+            return self.respond(response.unwrap_or_else(Refused::response), None, false);
+        }
         let print = match credentials::fingerprint(&head, &self.key) {
             Ok(print) => print,
             Err(refused) => return self.refuse_all(refused),
@@ -176,8 +211,8 @@ impl Http {
     /// Does what a request asks for, as far as that is possible before the core answers.
     fn carry_out(&mut self, head: &Head) {
         let begun = routes::asked(head).and_then(|Asked { version, manager, act }| {
-            if manager != self.manager {
-                let why = format!("this is the queue manager {}", self.manager);
+            if manager != self.manager.name {
+                let why = format!("this is the queue manager {}", self.manager.name);
                 return Err(Refused::new(404, "queue-manager", why));
             }
             match act {
@@ -186,6 +221,7 @@ impl Http {
                 Act::Get(wanted) => self.get(wanted, version, true),
                 Act::Browse(wanted) => self.get(wanted, version, false),
                 Act::List(wanted, limit) => self.list(wanted, limit),
+                Act::Command(form, answers) => self.command(head, form, answers),
             }
         });
         match begun {
@@ -249,8 +285,57 @@ impl Http {
         link
     }
 
+    /// Commands come. They are carried out for users that have signed in, where those have a role: the thread that
+    /// carries them out asks.
+    fn command(&mut self, head: &Head, form: Form, answers: Form) -> Result<Stage, Refused> {
+        if self.acts.user.is_none() {
+            return Err(Refused::new(401, "credentials", "commands are for users who have signed in"));
+        }
+        let commanding = Commanding { form, answers, body: Vec::new(), awaited: None };
+        commanding.takes(match head.body {
+            BodyLen::None | BodyLen::Counted(0) => return Err(Refused::new(400, "command", "there is no body")),
+            BodyLen::Counted(bytes) => bytes,
+            BodyLen::Chunked => 0,
+        })?;
+        self.go_on();
+        Ok(Stage::Commanding(Box::new(commanding)))
+    }
+
+    /// The body of commands is whole.
+    fn ask(&mut self) {
+        let Some(Stage::Commanding(commanding)) = self.exchange.as_mut().map(|exchange| &mut exchange.stage) else {
+            return;
+        };
+        let body = std::mem::take(&mut commanding.body);
+        let who = (self.acts.user.as_deref().unwrap_or_default(), self.acts.address.as_str());
+        let asked = commands::text_of(&body, commanding.form)
+            .and_then(|text| self.commands.ask(who, text, &self.mailbox, self.acts.generation));
+        match asked {
+            Ok(awaited) => commanding.awaited = Some(awaited),
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
+    /// The answers to commands, where they have come.
+    fn answer_commands(&mut self) {
+        let Some(Stage::Commanding(commanding)) = self.exchange.as_ref().map(|exchange| &exchange.stage) else {
+            return;
+        };
+        let form = commanding.answers;
+        if let Some(replies) = commanding.awaited.as_ref().and_then(Awaited::take) {
+            self.respond(commands::response(&replies, form), None, false);
+        }
+    }
+
     /// A piece of a body has come.
     fn body(&mut self, bytes: Bytes) {
+        if let Some(Stage::Commanding(commanding)) = self.exchange.as_mut().map(|exchange| &mut exchange.stage) {
+            let come = commanding.body.len() as u64 + bytes.len() as u64;
+            return match commanding.takes(come) {
+                Ok(()) => commanding.body.extend_from_slice(&bytes),
+                Err(refused) => self.refuse(refused),
+            };
+        }
         let Some(Stage::Putting(putting)) = self.exchange.as_mut().map(|exchange| &mut exchange.stage) else { return };
         putting.body.push(bytes);
         let link = putting.link;
@@ -268,6 +353,7 @@ impl Http {
         if let Some(Stage::Putting(putting)) = self.exchange.as_mut().map(|exchange| &mut exchange.stage) {
             putting.is_whole = true;
         }
+        self.ask();
         self.deliver();
     }
 

@@ -11,15 +11,22 @@ pub(crate) use bulla_core::front::*;
 
 use crate::dispatcher::local::Local;
 use crate::tls::{Tls, TlsRefusal};
+use http::commands::CommandLine;
 use openssl::ssl::Ssl;
 
+/// A connection's front end, which was answered by another thread, is to be looked at.
+pub(crate) struct Answered {
+    /// Which connection of the dispatcher it is.
+    pub(crate) generation: u64,
+}
+
 /// What is spoken at a listener.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Protocol {
     /// AMQP 1.0.
     Amqp,
-    /// HTTP/1.1.
-    Http,
+    /// HTTP/1.1, and where commands go that come by it.
+    Http(CommandLine),
 }
 
 impl Protocol {
@@ -27,19 +34,19 @@ impl Protocol {
     ///
     /// # Errors
     /// The listener's certificate, key or authorities do not load.
-    pub(crate) fn session(self, tls: &Tls) -> Result<Ssl, TlsRefusal> {
+    pub(crate) fn session(&self, tls: &Tls) -> Result<Ssl, TlsRefusal> {
         match self {
             Self::Amqp => tls.session(),
-            Self::Http => tls.web_session(),
+            Self::Http(_) => tls.web_session(),
         }
     }
 
     /// The front end of a new connection. `certificate` says that the client has shown a verified one, `tls` that TLS
     /// protects the connection, and `here` that the client is on this machine.
-    pub(crate) fn front(self, local: &Local, certificate: bool, tls: bool, here: bool) -> Box<Front> {
+    pub(crate) fn front(&self, local: &Local, certificate: bool, tls: bool, here: bool) -> Box<Front> {
         match self {
             Self::Amqp => offered::front(local, certificate, tls || here),
-            Self::Http => http::front(local, certificate, tls),
+            Self::Http(commands) => http::front(local, commands.clone(), certificate, tls),
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::channel::supervisor;
 pub use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
 pub use crate::folders::{JOURNAL, RINGS, TLS};
+use crate::front::http::commands::{Asked, CommandLine, SHOWN_BYTES_MAX};
 use crate::front::offered;
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, Parts, attributes};
@@ -144,6 +145,7 @@ fn lanes_beside_program() -> PathBuf {
 pub struct Running {
     manager: Arc<Manager>,
     threads: Arc<Threads>,
+    commands: Option<JoinHandle<()>>,
     definitions_writer: Option<JoinHandle<()>>,
     statistics: Option<JoinHandle<()>>,
     certificates: Option<Watch>,
@@ -305,7 +307,8 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let admin = AdminSocket::bind(data, admin::listen(data))?;
     let admin_of_roles = settings.admin_directory.as_ref().map(|directory| listen_for_roles(data, directory));
     let admin_of_roles = admin_of_roles.transpose()?;
-    let ports = listen_to_clients(settings)?;
+    let (commands, asked) = CommandLine::new();
+    let ports = Listeners { commands: Some(commands), ..listen_to_clients(settings)? };
     let metrics = settings.listen.metrics.map(listen_for_metrics).transpose()?;
     let address = |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let [amqp, amqps, http, https] = [&ports.clear, &ports.tls, &ports.http, &ports.https].map(address);
@@ -345,6 +348,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     made.map_err(|error| file(data, error))?;
     let admin = start_admin(&threads, admin)?;
     let admin_of_roles = admin_of_roles.map(|socket| start_admin_of_roles(&threads, socket)).transpose()?;
+    let commands = Some(start_commands(&threads, asked).map_err(|error| file(data, error))?);
     let definitions_writer = Some(start_definitions_writer(&manager).map_err(|error| file(data, error))?);
     let statistics = start_statistics(&threads).map_err(|error| file(data, error))?;
     let certificates = Some(watch_certificates(&manager).map_err(|error| file(data, error))?);
@@ -355,6 +359,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     Ok(Running {
         manager,
         threads,
+        commands,
         definitions_writer,
         statistics,
         certificates,
@@ -402,6 +407,9 @@ impl Running {
     fn join(&mut self) -> io::Result<()> {
         self.threads.join_dispatchers()?;
         self.threads.end_checkers()?;
+        if let Some(thread) = self.commands.take() {
+            thread.join().map_err(|_| io::Error::other("the thread that carries out commands died"))?;
+        }
         for admin in [self.admin.take(), self.admin_of_roles.take()].into_iter().flatten() {
             admin.stop();
         }
@@ -585,10 +593,28 @@ fn start_admin_of_roles(threads: &Arc<Threads>, socket: AdminSocket) -> Result<a
 }
 
 fn carried_out(threads: &Threads, peer: admin::Peer, text: &str) -> Vec<mqsc::Reply> {
-    let mut overseer = Overseer::new(&threads.manager, peer);
-    let mut replies = mqsc::execute_overseen(text, &mut overseer, |command| command(&mut Administrator::new(threads)));
+    overseen(threads, Overseer::new(&threads.manager, peer), mqsc::SHOWN_BYTES_MAX, text)
+}
+
+fn overseen(threads: &Threads, mut overseer: Overseer<'_>, shown_bytes_max: usize, text: &str) -> Vec<mqsc::Reply> {
+    let mut replies = mqsc::execute_overseen(text, &mut overseer, shown_bytes_max, |command| {
+        command(&mut Administrator::new(threads))
+    });
     overseer.finish(&mut replies);
     replies
+}
+
+/// The thread that carries out commands that come over HTTP. It ends with the last connection that could bring some.
+fn start_commands(threads: &Arc<Threads>, asked: mpsc::Receiver<Asked>) -> io::Result<JoinHandle<()>> {
+    let threads = threads.clone();
+    std::thread::Builder::new().name("commands".into()).spawn(move || {
+        role::begin(Role::Administration);
+        for asked in asked {
+            let overseer = Overseer::for_user(&threads.manager, asked.user.clone(), asked.address.clone());
+            let replies = overseen(&threads, overseer, SHOWN_BYTES_MAX, &asked.text);
+            asked.answer(replies);
+        }
+    })
 }
 
 fn start_definitions_writer(manager: &Arc<Manager>) -> io::Result<JoinHandle<()>> {
@@ -676,6 +702,7 @@ fn listen_to_clients(settings: &Settings) -> Result<Listeners, StartError> {
         tls: settings.listen.amqps.map(listen).transpose()?,
         http: settings.listen.http.map(listen).transpose()?,
         https: settings.listen.https.map(listen).transpose()?,
+        commands: None,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::admin::Peer;
 use crate::audit::{Audit, Entry, Kind, Refused, Who};
-use crate::authority::{OsIdentity, Role};
+use crate::authority::{OsIdentity, Role, role_of_user};
 use crate::events::Event;
 use crate::manager::Manager;
 use crate::mqsc::parse::Statement;
@@ -23,16 +23,22 @@ const RESOURCE_PROBLEM: u32 = 2102;
 /// The commands of one request.
 pub(super) struct Overseer<'a> {
     manager: &'a Manager,
-    peer: Peer,
+    caller: Caller,
     who: Who,
     /// Whether each of the commands that were asked about last is written down.
     written: Vec<bool>,
     /// What came of commands, until that is synced.
     results: Vec<Entry>,
-    /// With every name and number that it has, once that was asked for; none for a user who may do everything.
-    identity: Option<OsIdentity>,
     /// Whether a user without any role has asked.
     is_stranger: bool,
+}
+
+/// Whose commands they are.
+enum Caller {
+    /// A user of the operating system, with every name and number that it has; none for one who may do everything.
+    Os(Peer, Option<OsIdentity>),
+    /// A user who has signed in over HTTP, and where from.
+    User { name: String, address: String },
 }
 
 impl<'a> Overseer<'a> {
@@ -40,7 +46,17 @@ impl<'a> Overseer<'a> {
     pub(super) fn new(manager: &'a Manager, peer: Peer) -> Self {
         let who = Who::Administrator { uid: peer.uid, gid: peer.gid, pid: peer.pid };
         let identity = (!is_owner(peer)).then(|| identity_of(peer));
-        Self { manager, peer, who, written: Vec::new(), results: Vec::new(), identity, is_stranger: false }
+        Self::of(manager, Caller::Os(peer, identity), who)
+    }
+
+    /// For a user who has signed in over HTTP.
+    pub(super) fn for_user(manager: &'a Manager, name: String, address: String) -> Self {
+        let who = Who::Connection { user: Some(name.clone()), address: address.clone() };
+        Self::of(manager, Caller::User { name, address }, who)
+    }
+
+    fn of(manager: &'a Manager, caller: Caller, who: Who) -> Self {
+        Self { manager, caller, who, written: Vec::new(), results: Vec::new(), is_stranger: false }
     }
 
     /// Has the results on disk before the command is answered. Where they can't be, what was done stays done, and the
@@ -63,27 +79,37 @@ impl Overseer<'_> {
     /// Whether the caller's role is enough for all of these. It is asked for each time: a role may have been taken away
     /// meanwhile.
     fn allowed(&mut self, statements: &[&Statement]) -> Result<(), AdminError> {
-        let role = match &self.identity {
-            None => Some(Role::All),
-            Some(identity) => identity.role(&self.manager.lock().definitions.authorities.administrators),
+        let role = match &self.caller {
+            Caller::Os(_, None) => Some(Role::All),
+            Caller::Os(_, Some(identity)) => identity.role(&self.manager.lock().definitions.authorities.administrators),
+            Caller::User { name, .. } => {
+                role_of_user(name, &self.manager.lock().definitions.authorities.administrators)
+            }
         };
         self.is_stranger = role.is_none();
         let beyond = statements.iter().find(|statement| role.is_none_or(|role| role < statement.role()));
         let Some(statement) = beyond else { return Ok(()) };
         let (command, needs) = (statement.command.to_string(), statement.role());
         let has = role.map_or("no role", Role::word);
-        let Peer { uid, gid, pid } = self.peer;
-        let detail = format!("{command} takes the role {needs}, and user {uid} has {has}");
+        let (name, user, address, from) = match &self.caller {
+            Caller::Os(Peer { uid, gid, pid }, _) => {
+                let from = format!("admin socket: uid {uid} gid {gid} pid {pid}");
+                (uid.to_string(), format!("uid {uid}"), "admin socket".to_owned(), from)
+            }
+            Caller::User { name, address } => {
+                (name.clone(), name.clone(), address.clone(), format!("{address}: user {name}"))
+            }
+        };
+        let detail = format!("{command} takes the role {needs}, and user {name} has {has}");
         let (now, object) = (Instant::now(), statement.without_secrets());
-        let line = format!("admin socket: uid {uid} gid {gid} pid {pid}: 2035 MQRC_NOT_AUTHORIZED {detail}");
+        let line = format!("{from}: 2035 MQRC_NOT_AUTHORIZED {detail}");
         let refused =
             Refused { action: ADMINISTER, object: &object, reason: reason::NOT_AUTHORIZED.code, detail, let_in: false };
         self.manager.told.audit.refused(now, self.who.clone(), &refused);
         // As of refusals over AMQP: a flood is a few lines and events, and a number.
         if self.manager.told.refusals.lock().unwrap_or_else(PoisonError::into_inner).may_write(now) {
             crate::warning!("{line}");
-            let address = "admin socket".to_owned();
-            let event = Event::NotAuthorised { user: Some(format!("uid {uid}")), address, action: ADMINISTER, object };
+            let event = Event::NotAuthorised { user: Some(user), address, action: ADMINISTER, object };
             self.manager.lock().raise(&event, wall_ms(SystemTime::now()));
             self.manager.ring_all();
         }

@@ -22,7 +22,8 @@ use crate::clock::Clock;
 use crate::connections::Question;
 use crate::dispatcher::peer::{Link, Peer, Place};
 use crate::dispatcher::{CONNECTIONS_MAX, authority, connections, ending, sasl, sole};
-use crate::front::{Front, Protocol, offered};
+use crate::front::http::commands::CommandLine;
+use crate::front::{Answered, Front, Protocol, offered};
 use crate::mailbox::{Mailbox, Notice};
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
@@ -114,6 +115,8 @@ pub(crate) struct Listeners {
     pub(crate) http: Option<TcpListener>,
     /// HTTP with TLS.
     pub(crate) https: Option<TcpListener>,
+    /// Where commands go that come by HTTP; there where HTTP is.
+    pub(crate) commands: Option<CommandLine>,
 }
 
 /// A listener.
@@ -137,15 +140,16 @@ impl Dispatcher {
         listeners: Listeners,
         tls: Arc<Tls>,
     ) -> io::Result<Self> {
-        let Listeners { clear, tls: secured, http, https } = listeners;
+        let Listeners { clear, tls: secured, http, https, commands } = listeners;
+        let web = commands.map(Protocol::Http);
         let ports = [
-            (clear, LISTEN_CLEAR, Protocol::Amqp, None),
-            (secured, LISTEN_TLS, Protocol::Amqp, Some(&tls)),
-            (http, LISTEN_HTTP, Protocol::Http, None),
-            (https, LISTEN_HTTPS, Protocol::Http, Some(&tls)),
+            (clear, LISTEN_CLEAR, Some(Protocol::Amqp), None),
+            (secured, LISTEN_TLS, Some(Protocol::Amqp), Some(&tls)),
+            (http, LISTEN_HTTP, web.clone(), None),
+            (https, LISTEN_HTTPS, web, Some(&tls)),
         ];
         let ports = ports.into_iter().filter_map(|(listener, token, protocol, tls)| {
-            Some(ListenPort { listener: listener?, token, protocol, tls: tls.cloned(), pending: false })
+            Some(ListenPort { listener: listener?, token, protocol: protocol?, tls: tls.cloned(), pending: false })
         });
         let mut ports: Vec<ListenPort> = ports.collect();
         for ListenPort { listener, token, .. } in &mut ports {
@@ -508,7 +512,7 @@ impl Dispatcher {
         for number in 0..self.ports.len() {
             for _ in 0..most {
                 let Some(port) = self.ports.get_mut(number).filter(|port| port.pending) else { break };
-                let (protocol, tls) = (port.protocol, port.tls.clone());
+                let (protocol, tls) = (port.protocol.clone(), port.tls.clone());
                 match port.listener.accept() {
                     Ok((stream, _)) => self.hand_out(stream, protocol, tls),
                     Err(error) if is_passing(&error) => {}
@@ -535,6 +539,14 @@ impl Dispatcher {
             && let Ok(arrival) = arrival.downcast::<Arrival>()
         {
             self.arrived(*arrival);
+        }
+    }
+
+    /// Has a connection looked at whose front end was answered by another thread.
+    fn answered(&mut self, answered: &Answered) {
+        let found = self.core.peers.iter().find(|(_, peer)| peer.place.generation == answered.generation);
+        if let Some(key) = found.map(|(key, _)| key) {
+            list(&mut self.core.peers, &mut self.active, key);
         }
     }
 
@@ -673,8 +685,13 @@ impl Dispatcher {
             }
             Notice::Arrived(arrival) => {
                 let began = self.clock().now();
-                if let Ok(arrival) = arrival.downcast::<Arrival>() {
-                    self.arrived(*arrival);
+                match arrival.downcast::<Arrival>() {
+                    Ok(arrival) => self.arrived(*arrival),
+                    Err(other) => {
+                        if let Ok(answered) = other.downcast::<Answered>() {
+                            self.answered(&answered);
+                        }
+                    }
                 }
                 self.precedence.took(self.core.local.manager.clock.since(began));
             }

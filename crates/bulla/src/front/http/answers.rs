@@ -43,6 +43,11 @@ impl Refused {
         Self { header: allow, ..Self::new(405, "method", format!("this path has the methods {allowed}")) }
     }
 
+    /// The same with an MQ reason.
+    pub(super) fn with_reason(self, reason: u16) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
     /// The same with another status.
     pub(super) fn with_status(self, status: u16) -> Self {
         Self { status, header: Self::new(status, "", "").header, ..self }

@@ -1,6 +1,7 @@
 //! A request, from its head until its answer is written.
 
 use super::answers::Refused;
+use super::commands::{Awaited, BODY_BYTES_MAX, Form};
 use super::message::Labels;
 use super::routes::Version;
 use super::text::header;
@@ -27,6 +28,8 @@ pub(super) enum Stage {
     Getting(Getting),
     /// Messages are listed.
     Listing(Listing),
+    /// Commands come, or are carried out.
+    Commanding(Box<Commanding>),
     /// It is answered. The message in the answer leaves its queue once the answer is written: its link and its token.
     Answered(Option<(LinkId, u64)>),
 }
@@ -68,6 +71,31 @@ pub(super) struct Listing {
     pub(super) rows: Vec<serde_json::Value>,
 }
 
+/// Commands.
+pub(super) struct Commanding {
+    /// How they are written.
+    pub(super) form: Form,
+    /// How they are answered.
+    pub(super) answers: Form,
+    /// What has come of them.
+    pub(super) body: Vec<u8>,
+    /// Their answers, once they are asked for.
+    pub(super) awaited: Option<Awaited>,
+}
+
+impl Commanding {
+    /// Whether a body of that length is taken.
+    ///
+    /// # Errors
+    /// 413.
+    pub(super) fn takes(&self, bytes: u64) -> Result<(), Refused> {
+        if bytes <= BODY_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Refused::new(413, "too-long", format!("commands of a request have {BODY_BYTES_MAX} bytes at most")))
+    }
+}
+
 /// Where messages are put.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Object {
@@ -100,8 +128,14 @@ impl Stage {
         match self {
             Self::Getting(getting) => Some(getting.link),
             Self::Listing(listing) => Some(listing.link),
-            Self::Putting(_) | Self::SigningIn(_) | Self::Answered(_) => None,
+            Self::Putting(_) | Self::SigningIn(_) | Self::Commanding(_) | Self::Answered(_) => None,
         }
+    }
+
+    /// Whether another thread has the answer ready.
+    pub(super) fn is_answered_elsewhere(&self) -> bool {
+        let Self::Commanding(commanding) = self else { return false };
+        commanding.awaited.as_ref().is_some_and(Awaited::is_there)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::answers::Refused;
 use super::exchange::{Getting, Kept, Listing, Stage};
-use super::{Http, KEPT_MAX, Session, as_seen, message};
+use super::{Acts, Http, KEPT_MAX, Session, as_seen, message};
 use crate::front::client::{Introduction, SolePolicy, TokenRefused};
 use crate::front::link::Granted;
 use crate::front::outcome::{Failure, MessageOutcome};
@@ -10,14 +10,16 @@ use crate::front::{DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, UnitId, Way
 use crate::outgoing::Outgoing;
 use bulla_http::Response;
 use bytes::Bytes;
+use std::net::SocketAddr;
 
 impl FrontEnd for Http {
     fn poll_event(&mut self) -> Option<Event> {
+        self.answer_commands();
         self.events.pop_front()
     }
 
     fn has_events(&self) -> bool {
-        !self.events.is_empty()
+        !self.events.is_empty() || self.exchange.as_ref().is_some_and(|exchange| exchange.stage.is_answered_elsewhere())
     }
 
     /// No credentials take a second step.
@@ -42,6 +44,11 @@ impl FrontEnd for Http {
         self.refuse_all(Refused::new(503, "sign-in-busy", "too many sign-ins are being checked: try again"));
     }
 
+    fn let_in(&mut self, user: Option<&str>, from: Option<SocketAddr>, generation: u64) {
+        let address = from.map_or_else(|| "unknown".to_owned(), |from| from.to_string());
+        self.acts = Acts { user: user.map(str::to_owned), address, generation };
+    }
+
     fn accept_open(&mut self, _: Option<SolePolicy>) {
         let Session::Asked(print) = std::mem::replace(&mut self.session, Session::Over) else { return };
         self.session = Session::Open(print);
@@ -49,6 +56,8 @@ impl FrontEnd for Http {
             self.exchange.as_mut().map(|exchange| std::mem::replace(&mut exchange.stage, Stage::Answered(None)));
         if let Some(Stage::SigningIn(head)) = stage {
             self.carry_out(&head);
+            // What has come of its body.
+            self.pump();
         }
     }
 
@@ -99,7 +108,7 @@ impl FrontEnd for Http {
                 listing.credit = listing.limit;
                 self.events.push_back(Event::Credit { link, drain: true });
             }
-            Stage::SigningIn(_) | Stage::Answered(_) => {}
+            Stage::SigningIn(_) | Stage::Commanding(_) | Stage::Answered(_) => {}
         }
         self.pump();
     }

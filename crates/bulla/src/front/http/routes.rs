@@ -1,6 +1,7 @@
 //! What a request asks for, by its method, its path and its query.
 
 use super::answers::Refused;
+use super::commands::Form;
 use super::ids;
 use super::text::decoded;
 use bulla_http::{Head, Method};
@@ -46,6 +47,8 @@ pub(super) enum Act {
     Browse(Wanted),
     /// Messages are listed.
     List(Wanted, u32),
+    /// Commands are carried out: how they are written, and how they are answered.
+    Command(Form, Form),
 }
 
 /// Which message is wanted, and for how long.
@@ -64,6 +67,7 @@ enum Place {
     Message(String),
     List(String),
     Topic(String),
+    Commands,
 }
 
 /// What the head of a request asks for.
@@ -83,9 +87,10 @@ pub(super) fn asked(head: &Head) -> Result<Asked, Refused> {
             (Act::List(query.wanted(queue), limit), false)
         }
         (Place::Topic(topic), Method::Post) => (Act::Publish(topic), true),
+        (Place::Commands, Method::Post) => (Act::Command(written(head)?, answered(head)), true),
         (Place::Message(_), _) => return Err(Refused::method("GET, POST, DELETE")),
         (Place::List(_), _) => return Err(Refused::method("GET")),
-        (Place::Topic(_), _) => return Err(Refused::method("POST")),
+        (Place::Topic(_) | Place::Commands, _) => return Err(Refused::method("POST")),
     };
     if changes && head.headers.get("ibm-mq-rest-csrf-token").is_none() {
         return Err(Refused::new(
@@ -101,8 +106,14 @@ fn place(path: &str) -> Result<(Version, String, Place), Refused> {
     let unknown = || Refused::new(404, "unknown-path", "there is nothing at this path");
     let parts: Vec<&str> = path.strip_prefix('/').ok_or_else(unknown)?.split('/').collect();
     let name = |text: &str| decoded(text).filter(|name| !name.is_empty()).ok_or_else(unknown);
-    let &["ibmmq", "rest", version, "messaging", "qmgr", manager, sort, object, what] = parts.as_slice() else {
-        return Err(unknown());
+    let (version, manager, sort, object, what) = match *parts.as_slice() {
+        ["ibmmq", "rest", version, "messaging", "qmgr", manager, sort, object, what] => {
+            (version, manager, sort, object, what)
+        }
+        ["ibmmq", "rest", "v1" | "v2" | "v3", "admin", "action", "qmgr", manager, "mqsc"] => {
+            return Ok((Version::Two, name(manager)?, Place::Commands));
+        }
+        _ => return Err(unknown()),
     };
     let version = match version {
         "v2" => Version::Two,
@@ -116,6 +127,27 @@ fn place(path: &str) -> Result<(Version, String, Place), Refused> {
         _ => return Err(unknown()),
     };
     Ok((version, name(manager)?, place))
+}
+
+/// How commands are written.
+///
+/// # Errors
+/// 415.
+fn written(head: &Head) -> Result<Form, Refused> {
+    let media = head.headers.text("content-type").unwrap_or_default();
+    match media.split(';').next().map(str::trim).unwrap_or_default().to_ascii_lowercase().as_str() {
+        "application/json" => Ok(Form::Json),
+        "text/plain" => Ok(Form::Text),
+        _ => Err(Refused::new(415, "media-type", "commands are application/json or text/plain")),
+    }
+}
+
+/// How commands are answered: as JSON, unless only text is taken.
+fn answered(head: &Head) -> Form {
+    match head.headers.text("accept") {
+        Some(accepted) if accepted.trim_start().to_ascii_lowercase().starts_with("text/plain") => Form::Text,
+        _ => Form::Json,
+    }
 }
 
 /// The parameters behind a path.
