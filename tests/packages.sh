@@ -32,7 +32,7 @@ knows_localhost() { python3 -c 'import socket; socket.getaddrinfo("localhost", 1
 has_python_headers() { python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'; }
 # From 1.21 on, go fetches the version that go.mod asks for.
 has_go() { [ -n "$(go env GOTOOLCHAIN)" ]; }
-has_node() { node --input-type=module --eval 'await 0' && npm --version; }
+has_node() { node --input-type=module --eval 'await 0; Headers.prototype' && npm --version; }
 compiles_java() {
     echo 'record Probe(int one) {}' >"$scratch/Probe.java"
     javac --release 17 -d "$scratch" "$scratch/Probe.java"
@@ -61,7 +61,7 @@ case ${1:-test} in
             "libssl-dev       |OpenSSL's headers, for python-qpid-proton |pkg-config --exists openssl"
             "python3-dev      |Python's headers                 |has_python_headers"
             "python3-venv     |Python's venv                    |python3 -c 'import ensurepip, venv'"
-            "npm              |Node.js 14 or newer with npm     |has_node"
+            "npm              |Node.js 18 or newer with npm     |has_node"
             "golang           |Go 1.21 or newer                 |has_go"
             "default-jdk-headless |a JDK, 17 or newer           |compiles_java"
             "maven            |Maven                            |mvn --version"
