@@ -85,3 +85,16 @@ def test_sessions_are_resumed_where_no_certificates_are_asked_for(managers, auth
     wait_until(lambda: not is_resumed(qm, VERSIONS[1]), "the files are read again")
     assert not is_resumed(qm, VERSIONS[0])
     assert qm.stop() == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_end_of_an_answer_is_told_from_one_that_was_cut_off(qm, version):
+    """Clients of OpenSSL 3 take an end without close_notify for an attack."""
+    stream = socket.create_connection(("127.0.0.1", port(qm, "https")), timeout=DEADLINE)
+    context = context_of(qm, version)
+    with context.wrap_socket(stream, server_hostname="localhost", suppress_ragged_eofs=False) as tls:
+        tls.sendall(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        answer = b""
+        while piece := tls.recv(4096):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 404 ")

@@ -793,6 +793,9 @@ impl Dispatcher {
                 state.clients.users.disconnect(user, self.core.local.now);
             }
             let is_unauthenticated = peer.is_unauthenticated();
+            if peer.ended.broken.is_none() {
+                peer.transport.socket.close();
+            }
             // Closing the socket is most of the work.
             drop(peer);
             if is_unauthenticated {

@@ -162,6 +162,13 @@ impl Socket {
         self.tls_socket_mut().map_or(Ok(true), TlsSocket::send)
     }
 
+    /// Tells the partner that nothing follows, where the protocol under the connection's own can say so.
+    pub(crate) fn close(&mut self) {
+        if let Some(tls) = self.tls_socket_mut() {
+            tls.close();
+        }
+    }
+
     /// Whether a read that waited for bytes to be taken can go on; asked once.
     pub(crate) fn read_goes_on(&mut self) -> bool {
         self.tls_socket_mut().is_some_and(TlsSocket::read_goes_on)

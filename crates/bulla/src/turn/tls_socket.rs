@@ -11,6 +11,7 @@ use bulla_device::role::{self, Role};
 use bulla_device::tls::{self as device, Aside};
 use bulla_device::{DeviceError, Job, Output};
 use mio::net::TcpStream;
+use openssl::error::ErrorStack;
 use openssl::hash::MessageDigest;
 use openssl::ssl::{ErrorCode, Ssl, SslRef, SslStream};
 use std::io::{self, IoSlice, Read, Write};
@@ -294,6 +295,17 @@ impl TlsSocket {
         let wire = self.stream.get_mut();
         wire.system = role::current();
         wire.send()
+    }
+
+    /// Tells the partner that nothing follows (close_notify; RFC 8446, section 6.1): without it what was sent could have
+    /// been cut off by another. To be called once everything is sent. Where the system does not take it, it is left out.
+    pub fn close(&mut self) {
+        if self.established {
+            let _tls = self.enter_tls();
+            // What is wrong with a connection that ends is no one's loss.
+            let _ = self.stream.shutdown();
+            drop(ErrorStack::get());
+        }
     }
 
     /// What follows is the library's work, but for the system calls under it.
