@@ -92,6 +92,19 @@ def test_only_a_role_lets_commands_be_carried_out(qm):
         assert "2085" in qm.mqsc(f"DISPLAY QLOCAL({name})", code=None)
 
 
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_rule_for_addresses_makes_no_administrator(qm, tls):
+    """A client without credentials that a rule lets act as a user with a role has nothing carried out."""
+    rule = "SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('127.0.0.1')"
+    qm.mqsc(f"{rule} USERSRC(MAP) MCAUSER('carol')")
+    try:
+        with Web(qm, tls=tls) as web:
+            error(command(web, "DEFINE QLOCAL(BY.A.STRANGER)"), 401)
+    finally:
+        qm.mqsc(f"{rule} ACTION(REMOVE)")
+    assert "2085" in qm.mqsc("DISPLAY QLOCAL(BY.A.STRANGER)", code=None)
+
+
 def test_a_role_that_is_taken_away_ends_with_the_next_command(qm):
     qm.add_user("dave")
     qm.mqsc("DEFINE ADMIN(SHORT) PRINCIPAL('dave') ROLE(ALL)")

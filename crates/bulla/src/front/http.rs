@@ -288,7 +288,9 @@ impl Http {
     /// Commands come. They are carried out for users that have signed in, where those have a role: the thread that
     /// carries them out asks.
     fn command(&mut self, head: &Head, form: Form, answers: Form) -> Result<Stage, Refused> {
-        if self.acts.user.is_none() {
+        // A rule for connections may give a client a user that has not shown who it is.
+        let is_unknown = !self.certificate && self.session.is_anonymous();
+        if is_unknown || self.acts.user.is_none() {
             return Err(Refused::new(401, "credentials", "commands are for users who have signed in"));
         }
         let commanding = Commanding { form, answers, body: Vec::new(), awaited: None };
