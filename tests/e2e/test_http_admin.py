@@ -105,6 +105,28 @@ def test_a_rule_for_addresses_makes_no_administrator(qm, tls):
     assert "2085" in qm.mqsc("DISPLAY QLOCAL(BY.A.STRANGER)", code=None)
 
 
+def test_a_certificate_of_no_user_makes_no_administrator(qm, authority):
+    """The certificate is verified and names no user, and a rule for addresses gives its client one."""
+    (qm.data / "tls/clients.pem").write_bytes(authority.pem)
+
+    def ask(name, text):
+        identity = authority.issue(name)
+        chain = qm.data / "shown.chain"
+        chain.write_bytes(identity.pem)
+        with Web(qm, tls=True, certificate=(chain, identity.key)) as web:
+            return command(web, text)
+
+    wait_until(lambda: ask("carol", "PING QMGR")[0].status == 200, "certificates are asked for")
+    rule = "SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('127.0.0.1')"
+    qm.mqsc(f"{rule} USERSRC(MAP) MCAUSER('carol')")
+    try:
+        error(ask("no user", "DEFINE QLOCAL(BY.A.CERTIFICATE)"), 401)
+    finally:
+        qm.mqsc(f"{rule} ACTION(REMOVE)")
+        (qm.data / "tls/clients.pem").unlink()
+    assert "2085" in qm.mqsc("DISPLAY QLOCAL(BY.A.CERTIFICATE)", code=None)
+
+
 def test_a_role_that_is_taken_away_ends_with_the_next_command(qm):
     qm.add_user("dave")
     qm.mqsc("DEFINE ADMIN(SHORT) PRINCIPAL('dave') ROLE(ALL)")

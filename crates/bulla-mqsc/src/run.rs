@@ -63,8 +63,8 @@ impl Oversight for Unseen {
 }
 
 /// Like [`execute_apart`], with an overseer that is asked before each command, and of a unit before all of it. The
-/// target is not held meanwhile. Once more than `bytes_max` are to be shown, in memory and roughly, no further command is
-/// carried out that shows something: the next one begins as long as there is room.
+/// target is not held meanwhile. Once more than `bytes_max` are to be shown, in memory and roughly, no further command
+/// is carried out that shows something: the next one begins as long as there is room.
 pub fn execute_overseen(
     text: &str,
     overseer: &mut dyn Oversight,

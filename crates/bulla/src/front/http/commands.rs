@@ -1,5 +1,5 @@
-//! Commands of the admin language that come over HTTP: what a request says, how it is answered, and the way to the thread
-//! that carries them out. A dispatcher carries out none: they write files and wait for the journal.
+//! Commands of the admin language that come over HTTP: what a request says, how it is answered, and the way to the
+//! thread that carries them out. A dispatcher carries out none: they write files and wait for the journal.
 
 use super::answers::Refused;
 use crate::front::Answered;

@@ -1,4 +1,4 @@
-//! Whether the queue manager is well: for load balancers and for what starts and ends containers. Nobody signs in for it,
+//! Whether the queue manager is well: for load balancers and for what starts and ends containers. It takes no sign-in,
 //! and the core hears nothing of it.
 
 use super::answers::Refused;
