@@ -4,6 +4,7 @@
 //! queues' lock: their events become puts and removals, synced puts are confirmed, and queues are
 //! served to consumers that have credit. *Write*: what the front ends have goes out.
 
+mod active;
 mod arrival;
 mod calls;
 mod connection;
@@ -28,6 +29,7 @@ use crate::mailbox::{Mailbox, Notice};
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
 use crate::tls::Tls;
+use active::{Active, list};
 use arrival::WAKE_UP;
 pub(crate) use arrival::{Arrival, Left};
 use bulla_core::core::{Core, tick_of};
@@ -38,7 +40,6 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use precedence::Precedence;
 use signatures::Signatures;
-use slab::Slab;
 use socket::Socket;
 use std::io;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ pub(crate) struct Dispatcher {
     /// What channels call their partners with, and the second listener speaks.
     tls: Arc<Tls>,
     core: Core<SocketTransport>,
-    active: Vec<usize>,
+    active: Active,
     /// What is read, until its connection's front end has taken it.
     room: Box<[u8]>,
     notices: Vec<Notice>,
@@ -90,18 +91,12 @@ pub(crate) struct Dispatcher {
     line: Line,
     /// Who has signed in goes before who has not.
     precedence: Precedence,
-    /// Connections that were not read in this turn, because their users have had their share.
-    not_read: Vec<usize>,
     /// Accepting failed for want of something: it is tried again at the next tick.
     accept_again: bool,
     next_tick: Instant,
     stop_by: Option<Instant>,
-    /// Connections without a socket.
     #[cfg(test)]
-    joined: Vec<usize>,
-    /// The calls that were made in a simulation, for who connects them; none where calls go to the system's network.
-    #[cfg(test)]
-    calls: Option<simulated::Calls>,
+    simulated: simulated::Network,
 }
 
 /// The listeners of the first dispatcher, which accepts for all. Others have none.
@@ -160,7 +155,7 @@ impl Dispatcher {
         Ok(Self {
             poll,
             ports,
-            active: Vec::new(),
+            active: Active::default(),
             room: vec![0; READ_BYTES].into(),
             tls,
             core: Core::new(index, manager, mailbox, generation, now),
@@ -169,14 +164,11 @@ impl Dispatcher {
             signatures,
             line: Line::default(),
             precedence: Precedence::default(),
-            not_read: Vec::new(),
             accept_again: false,
             next_tick: now,
             stop_by: None,
             #[cfg(test)]
-            joined: Vec::new(),
-            #[cfg(test)]
-            calls: None,
+            simulated: simulated::Network::default(),
         })
     }
 
@@ -260,7 +252,7 @@ impl Dispatcher {
         self.write();
         self.precedence.end(|| self.core.local.manager.clock.since(self.core.local.now));
         self.resume();
-        self.active.retain(|&key| {
+        self.active.retain(|key| {
             let Some(peer) = self.core.peers.get_mut(key) else { return false };
             let goes_on = connection::wants_to_read(peer)
                 || connection::wants_to_write(peer)
@@ -274,8 +266,8 @@ impl Dispatcher {
     fn read(&mut self, more_ready: bool) {
         self.resume();
         let (mut known, mut unauthenticated) = (0, 0);
-        for key in &self.active {
-            if let Some(peer) = self.core.peers.get(*key).filter(|peer| connection::wants_to_read(peer)) {
+        for key in self.active.iter() {
+            if let Some(peer) = self.core.peers.get(key).filter(|peer| connection::wants_to_read(peer)) {
                 *(if peer.is_unauthenticated() { &mut unauthenticated } else { &mut known }) += 1;
             }
         }
@@ -302,22 +294,13 @@ impl Dispatcher {
     /// turn.
     fn read_known(&mut self) {
         let Self { active, core: Core { peers, shares, local, .. }, .. } = self;
-        let known = active.iter().filter_map(|key| peers.get(*key));
+        let known = active.iter().filter_map(|key| peers.get(key));
         let wanting = known.filter(|peer| connection::wants_to_read(peer)).filter_map(Peer::sharing_user);
         shares.begin(local.now, wanting);
         for place in 0..self.active.len() {
-            self.read_from(self.active[place], false, None);
+            self.read_from(self.active.at(place), false, None);
         }
-        if !self.not_read.is_empty() {
-            let mut at = 0;
-            self.active.retain(|key| {
-                // Both have the same order.
-                let is_next = self.not_read.get(at) == Some(key);
-                at += usize::from(is_next);
-                !is_next
-            });
-            self.active.splice(0..0, self.not_read.drain(..));
-        }
+        self.active.passed_over_first();
     }
 
     /// Accepts pending connections, and reads as many unauthenticated clients as may be; the rest come first in the
@@ -333,10 +316,10 @@ impl Dispatcher {
             // A signature takes longer than reading what asks for it.
             let signs_enough = bytes_max.is_some() && self.signatures.len() >= SIGNATURES_MAX;
             if signs_enough || !self.precedence.reads_another(|| self.core.local.manager.clock.since(began)) {
-                self.active.rotate_left(place);
+                self.active.continue_from(place);
                 break;
             }
-            self.read_from(self.active[place], true, bytes_max);
+            self.read_from(self.active.at(place), true, bytes_max);
         }
         self.precedence.took(self.core.local.manager.clock.since(began));
     }
@@ -354,7 +337,7 @@ impl Dispatcher {
         let user = peer.sharing_user().filter(|_| self.core.shares.is_shared());
         let share = user.and_then(|user| self.core.shares.may_read(user));
         if share == Some(0) {
-            self.not_read.push(key);
+            self.active.pass_over(key);
             return;
         }
         let _role = role::enter(peer.role());
@@ -464,14 +447,14 @@ impl Dispatcher {
     fn for_active(&mut self, mut does: impl FnMut(&mut Self, usize)) {
         if !self.precedence.is_shared() {
             for place in 0..self.active.len() {
-                does(self, self.active[place]);
+                does(self, self.active.at(place));
             }
             return;
         }
         for unauthenticated in [false, true] {
             let began = self.clock().now();
             for place in 0..self.active.len() {
-                let key = self.active[place];
+                let key = self.active.at(place);
                 if self.is_unauthenticated(key) == unauthenticated {
                     does(self, key);
                 }
@@ -560,7 +543,7 @@ impl Dispatcher {
                     .add(SocketTransport::new(Socket::Absent, Protocol::Amqp, false), front)
                     .map(|peer| peer.place.key)
                 {
-                    Ok(key) => self.joined.push(key),
+                    Ok(key) => self.simulated.joined.push(key),
                     Err(error) => crate::warning!("join: {error}"),
                 }
             }
@@ -609,18 +592,6 @@ impl Dispatcher {
         entry.insert(Peer::new(place, front, transport, &self.core.local));
         list(&mut self.core.peers, &mut self.active, key);
         self.core.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
-    }
-
-    /// Looks at connections without a socket in each turn: no system tells of them.
-    #[cfg(test)]
-    fn look_at_joined(&mut self) {
-        self.joined.retain(|key| self.core.peers.contains(*key));
-        for key in self.joined.clone() {
-            if let Some(peer) = self.core.peers.get_mut(key) {
-                peer.transport.readable |= peer.front.wants_input();
-            }
-            list(&mut self.core.peers, &mut self.active, key);
-        }
     }
 
     /// What the system has told; whether it may know of more.
@@ -776,7 +747,7 @@ impl Dispatcher {
     /// Takes leave of connections that are over.
     fn reap(&mut self, state: &mut State) {
         for index in 0..self.active.len() {
-            let key = self.active[index];
+            let key = self.active.at(index);
             if !self.core.peers.get(key).is_some_and(connection::is_over) {
                 continue;
             }
@@ -809,14 +780,4 @@ impl Dispatcher {
 /// Whether the one that was to be accepted is gone, and the next may be looked at.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
-}
-
-/// Puts a connection on the list of those to look at.
-fn list(peers: &mut Slab<Connection>, active: &mut Vec<usize>, key: usize) {
-    if let Some(peer) = peers.get_mut(key) {
-        if !peer.turns.active {
-            active.push(key);
-        }
-        (peer.turns.listed, peer.turns.active) = (true, true);
-    }
 }

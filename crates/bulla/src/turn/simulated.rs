@@ -10,6 +10,15 @@ use crate::front::offered;
 use std::net::SocketAddr;
 use std::time::Instant;
 
+/// What stands in for the system's network.
+#[derive(Default)]
+pub(super) struct Network {
+    /// Connections without a socket.
+    pub(super) joined: Vec<usize>,
+    /// The calls that were made, for the simulation to connect; none where calls go to the system's network.
+    calls: Option<Calls>,
+}
+
 /// Calls that were made in a simulation.
 #[derive(Default)]
 pub(crate) struct Calls {
@@ -32,22 +41,33 @@ impl Dispatcher {
 
     /// From now on calls to partners are the simulation's.
     pub(crate) fn simulate_calls(&mut self) {
-        self.calls = Some(Calls::default());
+        self.simulated.calls = Some(Calls::default());
     }
 
     /// The calls that were made since this was asked last.
     pub(crate) fn calls_made(&mut self) -> Vec<Call> {
-        self.calls.as_mut().map(|calls| std::mem::take(&mut calls.made)).unwrap_or_default()
+        self.simulated.calls.as_mut().map(|calls| std::mem::take(&mut calls.made)).unwrap_or_default()
     }
 
     /// A call, where a simulation connects them.
     pub(super) fn simulated_call(&mut self, target: &Target) -> Option<Socket> {
-        let calls = self.calls.as_mut()?;
+        let calls = self.simulated.calls.as_mut()?;
         calls.last_port = calls.last_port.wrapping_add(1);
         let (pipe, own, accepts) = Pipe::connect(calls.last_port);
         pipe.prove();
         calls.made.push(Call { to: target.address, accepts });
         Some(Socket::Pipe(own))
+    }
+
+    /// Looks at connections without a socket in each turn: the system does not report them.
+    pub(super) fn look_at_joined(&mut self) {
+        self.simulated.joined.retain(|key| self.core.peers.contains(*key));
+        for key in self.simulated.joined.clone() {
+            if let Some(peer) = self.core.peers.get_mut(key) {
+                peer.transport.readable |= peer.front.wants_input();
+            }
+            list(&mut self.core.peers, &mut self.active, key);
+        }
     }
 
     /// One turn, with what has come by now. Says when the next one is due at the latest.
