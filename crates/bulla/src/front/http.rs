@@ -49,12 +49,8 @@ const STRICT_TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age
 pub(crate) struct Http {
     server: Server,
     manager: Arc<Manager>,
-    /// Where commands go.
-    commands: CommandLine,
-    /// Where answers to commands are posted: to the dispatcher that has the connection.
-    mailbox: Arc<Mailbox>,
-    /// As whom it acts, once it was let in.
-    acts: Acts,
+    /// Where commands go, and whose they are.
+    commands: Commands,
     /// The client has shown a verified certificate.
     certificate: bool,
     random: Random,
@@ -74,6 +70,16 @@ pub(crate) struct Http {
     arrived: u64,
     /// The time, as it was last told.
     now: Instant,
+}
+
+/// What a connection has for commands.
+struct Commands {
+    /// Where they go.
+    line: CommandLine,
+    /// Where their answers are posted: to the dispatcher that has the connection.
+    mailbox: Arc<Mailbox>,
+    /// As whom the connection acts, once it was let in.
+    acts: Acts,
 }
 
 /// As whom a connection acts.
@@ -134,9 +140,7 @@ impl Http {
         Self {
             server,
             manager,
-            commands,
-            mailbox,
-            acts: Acts::default(),
+            commands: Commands { line: commands, mailbox, acts: Acts::default() },
             certificate,
             key: random.bytes(),
             random,
@@ -290,7 +294,7 @@ impl Http {
     fn command(&mut self, head: &Head, form: Form, answers: Form) -> Result<Stage, Refused> {
         // A rule for connections may give a client a user that has not shown who it is.
         let is_unknown = !self.certificate && self.session.is_anonymous();
-        if is_unknown || self.acts.user.is_none() {
+        if is_unknown || self.commands.acts.user.is_none() {
             return Err(Refused::new(401, "credentials", "commands are for users who have signed in"));
         }
         let commanding = Commanding { form, answers, body: Vec::new(), awaited: None };
@@ -309,9 +313,10 @@ impl Http {
             return;
         };
         let body = std::mem::take(&mut commanding.body);
-        let who = (self.acts.user.as_deref().unwrap_or_default(), self.acts.address.as_str());
-        let asked = commands::text_of(&body, commanding.form)
-            .and_then(|text| self.commands.ask(who, text, &self.mailbox, self.acts.generation));
+        let Commands { line, mailbox, acts } = &self.commands;
+        let who = (acts.user.as_deref().unwrap_or_default(), acts.address.as_str());
+        let asked =
+            commands::text_of(&body, commanding.form).and_then(|text| line.ask(who, text, mailbox, acts.generation));
         match asked {
             Ok(awaited) => commanding.awaited = Some(awaited),
             Err(refused) => self.refuse(refused),

@@ -46,7 +46,7 @@ impl FrontEnd for Http {
 
     fn let_in(&mut self, user: Option<&str>, from: Option<SocketAddr>, generation: u64) {
         let address = from.map_or_else(|| "unknown".to_owned(), |from| from.to_string());
-        self.acts = Acts { user: user.map(str::to_owned), address, generation };
+        self.commands.acts = Acts { user: user.map(str::to_owned), address, generation };
     }
 
     fn accept_open(&mut self, _: Option<SolePolicy>) {
