@@ -14,8 +14,9 @@ use std::fmt;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Longest body of a request, in bytes.
-pub(super) const BODY_BYTES_MAX: u64 = 1 << 20;
+/// Longest body of a request, in bytes. One thread carries out all commands: this bounds for how long a request of many
+/// short ones keeps others waiting.
+pub(super) const BODY_BYTES_MAX: u64 = 128 << 10;
 /// Requests that wait to be carried out, of all users.
 const WAITING_MAX: usize = 64;
 /// Those of one user, the one that is being carried out included.
