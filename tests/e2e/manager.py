@@ -74,12 +74,17 @@ class Manager:
     def _read_log(self, process, ready):
         for line in process.stderr:
             self.log.append(line)
-            found = re.search(r"\b(amqps?) on \S+:(\d+)(?:$|\")", line.rstrip())
-            if found and not ready.is_set():
-                self.ports[found[1]] = int(found[2])
-                if len(self.ports) == 2:
+            found = re.search(r"\b(amqps?|https?) on \S+:(\d+)(?:$|\")", line.rstrip())
+            if found:
+                self.ports.setdefault(found[1], int(found[2]))
+                if {"amqp", "amqps"} <= self.ports.keys():
                     ready.set()
         ready.set()
+
+    def port(self, scheme):
+        """Where it listens for that. HTTP's lines come behind those of AMQP."""
+        wait_until(lambda: scheme in self.ports, f"{scheme} is listened on")
+        return self.ports[scheme]
 
     def says(self, text):
         """Waits for a line of the log with that text: lines are written behind what they tell of."""

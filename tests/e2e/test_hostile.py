@@ -42,7 +42,8 @@ SET LIMIT('*ANONYMOUS') MAXCONNS(200) MAXHANDS(2000) UNACKED(4194304) MSGRATE(10
 
 @pytest.fixture(scope="module")
 def qm(managers):
-    manager = managers("hostile", options=["--memory", MEMORY_MIB], grants=GRANTS)
+    options = ["--memory", MEMORY_MIB, "--http", "127.0.0.1:0", "--https", "127.0.0.1:0"]
+    manager = managers("hostile", options=options, grants=GRANTS)
     manager.add_user("honest")
     yield manager
     assert manager.process.poll() is None, "".join(manager.log[-30:])
@@ -50,7 +51,8 @@ def qm(managers):
 
 
 def test_honest_clients_are_served_and_lose_nothing_while_everybody_else_attacks(qm):
-    target = attacks.Target(qm.ports["amqp"], qm.ports["amqps"], "HOSTILE.PUTS", "HOSTILE.FULL", "honest")
+    ports = [qm.port(scheme) for scheme in ("amqp", "amqps", "http", "https")]
+    target = attacks.Target(*ports, "HOSTILE.PUTS", "HOSTILE.FULL", "honest")
     with qm.connect("honest") as client:
         large = client.sender("HOSTILE.FULL")
         for number in range(LARGE):

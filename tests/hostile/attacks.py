@@ -42,10 +42,13 @@ class Tally:
 
 @dataclass
 class Target:
-    """Where to strike: ports in clear and under TLS, queues that are there for it, and a user to guess the password of."""
+    """Where to strike: ports of AMQP and HTTP in clear and under TLS, queues that are there for it, and a user to guess
+    the password of."""
 
     port: int
     tls_port: int
+    http_port: int
+    https_port: int
     queue: str
     full_queue: str
     user: str
@@ -359,6 +362,87 @@ def flood(target, pace):
             peers.listen()
 
 
+def request(target, method, what, *lines, queue=None, body=b""):
+    """A request of the messaging interface, as any client may send it."""
+    path = f"/ibmmq/rest/v3/messaging/qmgr/BULLA/queue/{queue or target.queue}/{what}"
+    head = [f"{method} {path} HTTP/1.1", "Host: localhost", "ibm-mq-rest-csrf-token: ", *lines]
+    if body:
+        head += ["Content-Type: text/plain", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+def http_slow(target, pace):
+    """Sends heads and bodies a byte at a time."""
+    head = request(target, "GET", "message")
+    body = request(target, "POST", "message", "Content-Type: text/plain", f"Content-Length: {MIB}")
+    with ExitStack() as stack:
+        heads = Peers(target, stack, 50, head[:-4], port=target.http_port)
+        bodies = Peers(target, stack, 50, body, port=target.http_port)
+        while not pace.wait(0.1):
+            for peers, piece in ((heads, b"x"), (bodies, b"x")):
+                for peer in peers.all():
+                    peers.send(peer, piece)
+                peers.listen()
+
+
+def http_unread(target, pace):
+    """Asks for large messages, one request behind the other, and reads a little of the answers."""
+    asked = request(target, "GET", "message", queue=target.full_queue) * 50
+    with ExitStack() as stack:
+        peers = Peers(target, stack, 20, asked, port=target.http_port, receive_bytes=4 * KIB)
+        while not pace.wait(0.2):
+            peers.all()
+            peers.listen(bytes_max=100)
+
+
+def http_requests(target, pace):
+    """Puts, lists and gets without end, several requests at once, and under names that are none."""
+    puts = request(target, "POST", "message", body=bytes(2 * KIB)) * 10
+    others = request(target, "DELETE", "message") + request(target, "GET", "messagelist") + request(target, "GET", "none")
+    with ExitStack() as stack:
+        peers = Peers(target, stack, 5, b"", port=target.http_port)
+        while not pace.pause():
+            for peer in peers.all():
+                peers.send(peer, puts + others)
+            peers.listen(PATIENCE)
+
+
+def http_handshakes(target, pace):
+    """Starts TLS and asks for nothing: some connections stay, others hang up."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with ExitStack() as stack:
+        idle = Peers(target, stack, 50, b"", port=target.https_port)
+        while not pace.pause(0.02):
+            idle.all()
+            idle.listen()
+            with suppress(OSError), target.dial(port=target.https_port) as peer, context.wrap_socket(peer):
+                pass
+
+
+def http_garbage(target, pace):
+    """Sends what two servers could read differently, what is too much, and bytes without sense."""
+    chance = random.Random(2)
+    chunked = "Transfer-Encoding: chunked"
+    odd = [
+        request(target, "POST", "message", "Content-Length: 5", chunked) + b"0\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+        request(target, "POST", "message", "Content-Length: 5", "Content-Length: 6") + b"12345",
+        request(target, "POST", "message", chunked) + b"FFFFFFFFFFFFFFFF\r\nx",
+        request(target, "GET", "message", *[f"X-{number}: {'y' * 100}" for number in range(1_000)]),
+        request(target, "GET", "message", "X: " + "y" * MIB),
+        request(target, "GET", "x" * 64 * KIB),
+        b"GET / HTTP/2.0\r\n\r\n",
+    ]
+    with ExitStack() as stack:
+        while not pace.pause(0.02):
+            noise = chance.randbytes(chance.randrange(1, 4 * KIB))
+            for port in (target.http_port, target.https_port):
+                peers = Peers(target, stack, 1, chance.choice([*odd, noise]), port=port)
+                peers.all()
+                peers.listen(PATIENCE)
+                peers.close()
+
+
 ATTACKS = [
     slow_reader,
     credit_hoarder,
@@ -376,6 +460,11 @@ ATTACKS = [
     never_settling,
     unfinished_messages,
     flood,
+    http_slow,
+    http_unread,
+    http_requests,
+    http_handshakes,
+    http_garbage,
 ]
 
 

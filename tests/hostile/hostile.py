@@ -53,6 +53,7 @@ RIGHTS_SECONDS, TRIES = 2, 2
 # What a phase takes beside the time that counts: the warm-up of the streams, and starting and ending programs (seconds).
 WARM_UP, AROUND = 1, 3
 CLOCK_TICKS = 100
+HTTP = ["--http", "127.0.0.1:0", "--https", "127.0.0.1:0"]
 LIMITS = """
 SET LIMIT('*ANONYMOUS') MAXCONNS(200) MAXHANDS(2000) UNACKED(8388608) MSGRATE(2000)
 """
@@ -223,7 +224,7 @@ class Bench:
 
     def __init__(self, folder, args):
         self.folder, self.args, self.failures = folder, args, []
-        self.manager = Manager(folder / "qm", options=["--memory", MEMORY_MIB], grants=GRANTS)
+        self.manager = Manager(folder / "qm", options=["--memory", MEMORY_MIB, *HTTP], grants=GRANTS)
         self.manager.add_user("honest")
         if not args.unlimited:
             self.manager.mqsc(LIMITS)
@@ -231,7 +232,9 @@ class Bench:
         # Written once: programs read it while others start.
         self.password_file = self.manager.password_file("honest")
         ports = self.manager.ports
-        where = {"port": ports["amqp"], "tls_port": ports["amqps"], "queue": "HOSTILE.PUTS", "full_queue": "HOSTILE.FULL", "user": "honest"}
+        where = {"port": ports["amqp"], "tls_port": ports["amqps"]}
+        where |= {"http_port": self.manager.port("http"), "https_port": self.manager.port("https")}
+        where |= {"queue": "HOSTILE.PUTS", "full_queue": "HOSTILE.FULL", "user": "honest"}
         self.target = json.dumps(where)
         self.watch = Watch(self.manager.process.pid)
         sign_in = [self.manager.amqps, "honest", self.password_file, self.manager.ca]

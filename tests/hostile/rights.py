@@ -716,6 +716,8 @@ def insider(manager, user, reasons=None):
     ports, password = manager.ports, manager.passwords[user]
     queues = {"queue": "", "full_queue": "", "user": user}
     ways = {"port": ports["amqp"], "tls_port": ports["amqps"], "ca": str(manager.ca), "admin": str(manager.data)}
+    # They come by AMQP alone.
+    ways |= {"http_port": 0, "https_port": 0}
     return Insider(**ways, **queues, password=password, reasons=reasons)
 
 
