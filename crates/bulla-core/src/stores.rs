@@ -5,16 +5,20 @@
 //! by a compare. All are under one lock, which is held for no disk and no network; a store whose log is slow keeps only
 //! those waiting who wait for it.
 
+mod error;
 mod handover;
+mod per_store;
 
 use crate::maps::HashMap;
 use crate::mqsc::kept;
 use bulla_queue::{
     Arrivals, Backlog, Chunks, Crossing, Cursor, DefineError, DefinitionUnit, Expired, Found, IDENTITY_BYTES,
     JournalError, KeysOf, Look, Looked, Marker, Message, MessageId, Place, PutError, QueueAttributes, QueueChange,
-    QueueId, QueueStatus, ReadError, RemoveError, STORES_MAX, Seen, Store, StoreNumber, Ticket, Totals,
+    QueueId, QueueStatus, ReadError, RemoveError, Seen, Store, StoreNumber, Ticket, Totals,
 };
+pub use error::StoresError;
 use handover::{Asks, Way};
+pub use per_store::{PerStore, Tickets};
 use std::fmt;
 use std::time::Instant;
 
@@ -27,126 +31,6 @@ pub struct NamedStore {
     pub name: String,
     /// The store, opened under its number: 1 for the first one, and so on.
     pub store: Store,
-}
-
-/// Why stores can't be used together.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum StoresError {
-    /// The administrator's turn: two stores have one name.
-    Name {
-        /// The name.
-        name: String,
-    },
-    /// The program's turn: a store's number is not its place.
-    Number {
-        /// The store.
-        name: String,
-        /// The number that it should have been opened under.
-        place: usize,
-    },
-    /// The administrator's turn: a queue is in two stores.
-    Queue {
-        /// The queue.
-        queue: String,
-        /// The stores.
-        stores: [String; 2],
-    },
-    /// The operator's turn: a store's journal takes nothing.
-    Journal {
-        /// Why.
-        error: JournalError,
-    },
-    /// The administrator's turn: something is defined in two stores.
-    Object {
-        /// The object: `POLICY ORDERS`.
-        object: String,
-        /// The stores.
-        stores: [String; 2],
-    },
-}
-
-impl fmt::Display for StoresError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoresError::Name { name } => write!(f, "two stores have the name {name}"),
-            StoresError::Number { name, place } => {
-                write!(f, "the store {name} is not number {place}; there are {STORES_MAX} numbers")
-            }
-            StoresError::Journal { error } => error.fmt(f),
-            StoresError::Queue { queue, stores: [first, second] } => {
-                write!(f, "the queue {queue} is in the stores {first} and {second}: delete one of the two")
-            }
-            StoresError::Object { object, stores: [first, second] } => {
-                write!(f, "{object} is defined in the stores {first} and {second}: delete one of the two")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StoresError {}
-
-/// What there is one of for each store.
-#[derive(Clone, Debug, Default)]
-pub struct PerStore<T> {
-    local: T,
-    further: Vec<T>,
-}
-
-impl<T: Default> PerStore<T> {
-    /// That of a store.
-    pub fn of(&mut self, store: StoreNumber) -> &mut T {
-        match store.place().checked_sub(1) {
-            None => &mut self.local,
-            Some(place) => self.further_at(place),
-        }
-    }
-
-    #[cold]
-    fn further_at(&mut self, place: usize) -> &mut T {
-        if self.further.len() <= place {
-            self.further.resize_with(place + 1, T::default);
-        }
-        &mut self.further[place]
-    }
-
-    /// Those of all stores that were asked for.
-    pub fn all(&self) -> impl Iterator<Item = &T> {
-        std::iter::once(&self.local).chain(&self.further)
-    }
-
-    /// Those of all stores that were asked for.
-    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        std::iter::once(&mut self.local).chain(&mut self.further)
-    }
-}
-
-/// Tickets of several stores, one of each at most.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Tickets(Vec<Ticket>);
-
-impl Tickets {
-    /// Waits for that one, too, which was given out after those that are there.
-    pub fn add(&mut self, ticket: Ticket) {
-        self.0.retain(|known| known.store() != ticket.store());
-        self.0.push(ticket);
-    }
-
-    /// The tickets.
-    pub fn iter(&self) -> impl Iterator<Item = Ticket> + '_ {
-        self.0.iter().copied()
-    }
-}
-
-impl From<Ticket> for Tickets {
-    fn from(ticket: Ticket) -> Self {
-        Self(vec![ticket])
-    }
-}
-
-impl Extend<Ticket> for Tickets {
-    fn extend<I: IntoIterator<Item = Ticket>>(&mut self, tickets: I) {
-        tickets.into_iter().for_each(|ticket| self.add(ticket));
-    }
 }
 
 /// The stores.
