@@ -144,6 +144,12 @@ pub struct Configuration {
     /// SSLRKEYC in bytes; 0 for never.
     #[serde(skip_serializing_if = "is_default")]
     pub reset_bytes: u64,
+    /// Requests of a connection; 0 where there are none.
+    #[serde(skip_serializing_if = "is_default")]
+    pub requests: u32,
+    /// TLS sessions are resumed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub resumed: bool,
     /// CHIDISPS; 0 for the queue manager's default.
     #[serde(skip_serializing_if = "is_default")]
     pub dispatchers: u32,
@@ -171,6 +177,8 @@ impl Default for Configuration {
             cipher: String::new(),
             client_certificates: false,
             reset_bytes: 0,
+            requests: 0,
+            resumed: false,
             dispatchers: 0,
             adapters: 0,
             topology: "local".to_owned(),

@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod flow;
+pub mod https;
 pub mod messages;
 pub mod pair;
 pub mod starts;
@@ -148,7 +149,7 @@ impl<L: Load> Load for Loads<L> {
 }
 
 /// How a thread of a load ended.
-fn ended(thread: JoinHandle<Result<()>>) -> Result<()> {
+pub(crate) fn ended(thread: JoinHandle<Result<()>>) -> Result<()> {
     thread.join().unwrap_or_else(|_| Err(Error::Wrong("a thread of the load panicked".to_owned())))
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::report::{self, ReportArgs};
 use crate::result::Machine;
-use crate::workload::{channel, devices, handshake, islands, key_reuse, key_size, request_reply, stream, tasks};
+use crate::workload::{channel, devices, handshake, islands, key_reuse, key_size, request_reply, stream, tasks, trade};
 use clap::{Args, Subcommand};
 use std::io::Write;
 
@@ -26,6 +26,7 @@ enum PerfCommand {
     Handshake(Box<handshake::HandshakeArgs>),
     Tasks(Box<tasks::TasksArgs>),
     Islands(Box<islands::IslandsArgs>),
+    Trade(Box<trade::TradeArgs>),
     /// Describe this machine as results do, in JSON
     Machine,
     Report(ReportArgs),
@@ -46,6 +47,7 @@ pub fn run(args: &PerfArgs, host: &dyn Host) -> Result<Verdict> {
         PerfCommand::Handshake(args) => return handshake::run(args, host),
         PerfCommand::Tasks(args) => return tasks::run(args, host),
         PerfCommand::Islands(args) => return islands::run(args, host),
+        PerfCommand::Trade(args) => return trade::run(args, host),
         PerfCommand::Machine => {
             let text =
                 serde_json::to_string_pretty(&Machine::this_one()).map_err(|error| Error::System(error.into()))?;
@@ -72,7 +74,7 @@ mod tests {
     #[test]
     fn a_key_of_no_known_kind_is_refused_before_anything_is_measured() {
         let workloads =
-            ["request-reply", "stream", "key-size", "key-reuse", "devices", "channel", "handshake", "tasks"];
+            ["request-reply", "stream", "key-size", "key-reuse", "devices", "channel", "handshake", "tasks", "trade"];
         for workload in workloads {
             let parse = |key: &str| Line::try_parse_from(["perf", workload, "--self", "--key", key]);
             assert!(parse("P256").is_ok(), "{workload}");

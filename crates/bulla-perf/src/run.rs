@@ -52,6 +52,11 @@ pub trait Workload {
         Vec::new()
     }
 
+    /// What is to be said of all configurations together, after the table; each with its samples.
+    fn conclusion(&self, _samples: &[Vec<Sample>]) -> String {
+        String::new()
+    }
+
     /// Ends what it has started.
     ///
     /// # Errors

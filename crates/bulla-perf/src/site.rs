@@ -2,6 +2,7 @@
 //! certificates, queues, policies and devices as a configuration asks for, and gone at the end.
 
 mod devices;
+pub(crate) mod listener;
 mod manager;
 
 pub use devices::{Card, Devices};

@@ -17,3 +17,4 @@ pub mod request_reply;
 mod route;
 pub mod stream;
 pub mod tasks;
+pub mod trade;

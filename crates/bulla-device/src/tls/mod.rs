@@ -1,11 +1,13 @@
-//! What the `openssl` crate does not offer of TLS: revocation lists in a store, the client's hello, extensions, and
-//! keys that are renewed while a connection goes on.
+//! What the `openssl` crate does not offer of TLS: revocation lists in a store, the client's hello, extensions,
+//! sessions that are taken up again, and keys that are renewed while a connection goes on.
 
 mod aside;
+mod client_session;
 mod key;
 mod stack;
 
 pub use aside::{Aside, HANDSHAKES_ASIDE_MAX};
+pub use client_session::{ClientSession, ClientSessions};
 pub use key::handshake_key;
 
 use std::os::raw::{c_int, c_void};

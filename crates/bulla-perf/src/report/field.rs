@@ -33,6 +33,10 @@ pub enum Field {
     Certificates,
     /// SSLRKEYC.
     Reset,
+    /// Requests of a connection.
+    Requests,
+    /// Whether TLS sessions are resumed.
+    Resumed,
     /// CHIDISPS.
     Dispatchers,
     /// CHIADAPS.
@@ -45,7 +49,7 @@ pub enum Field {
 
 impl Field {
     /// All of them, in the order of a name.
-    pub const ALL: [Field; 17] = [
+    pub const ALL: [Field; 19] = [
         Field::Topology,
         Field::Quality,
         Field::Key,
@@ -60,6 +64,8 @@ impl Field {
         Field::Cipher,
         Field::Certificates,
         Field::Reset,
+        Field::Requests,
+        Field::Resumed,
         Field::Dispatchers,
         Field::Adapters,
         Field::Setting,
@@ -82,6 +88,8 @@ impl Field {
             Field::Cipher => "CipherSpec",
             Field::Certificates => "certificates",
             Field::Reset => "SSLRKEYC",
+            Field::Requests => "requests of a connection",
+            Field::Resumed => "TLS sessions",
             Field::Dispatchers => "dispatchers",
             Field::Adapters => "adapters",
             Field::Topology => "topology",
@@ -99,6 +107,7 @@ impl Field {
             Field::Recipients => configuration.recipients.to_string(),
             Field::Pairs => configuration.pairs.to_string(),
             Field::InFlight => configuration.in_flight.to_string(),
+            Field::Requests => configuration.requests.to_string(),
             Field::Dispatchers => or_default(configuration.dispatchers),
             Field::Adapters => or_default(configuration.adapters),
             field => field.text(group),
@@ -139,6 +148,10 @@ impl Field {
             }
             Field::Reset if configuration.reset_bytes == 0 => "no key reset".to_owned(),
             Field::Reset => format!("keys reset after {}", bytes(configuration.reset_bytes)),
+            Field::Requests if configuration.requests == 0 => String::new(),
+            Field::Requests => format!("{} a connection", counted(configuration.requests, "request", "requests")),
+            Field::Resumed if configuration.requests == 0 => String::new(),
+            Field::Resumed => if configuration.resumed { "sessions resumed" } else { "whole handshakes" }.to_owned(),
             Field::Dispatchers => tasks(configuration.dispatchers, "dispatcher", "dispatchers"),
             Field::Adapters => tasks(configuration.adapters, "adapter", "adapters"),
             Field::Topology => configuration.topology.clone(),
@@ -173,6 +186,8 @@ impl Field {
             Field::Target => configuration.target_rate as f64,
             Field::Certificates => f64::from(u8::from(configuration.client_certificates)),
             Field::Reset => configuration.reset_bytes as f64,
+            Field::Requests => f64::from(configuration.requests),
+            Field::Resumed => f64::from(u8::from(configuration.resumed)),
             Field::Dispatchers => f64::from(configuration.dispatchers),
             Field::Adapters => f64::from(configuration.adapters),
             Field::Setting => group.setting as f64,

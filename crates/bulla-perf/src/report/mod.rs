@@ -30,6 +30,7 @@ mod sheet;
 pub mod story;
 pub mod svg;
 pub mod table;
+pub mod trade;
 pub mod width;
 mod workload;
 

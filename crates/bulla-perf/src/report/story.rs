@@ -11,6 +11,7 @@ use super::number::number;
 use super::predictions;
 use super::rates;
 use super::table::{Cell, Table};
+use super::trade;
 use super::workload::Workload;
 
 /// The report on what was measured, against an earlier run where there is one.
@@ -84,6 +85,10 @@ fn section(workload: &Workload, groups: &[&Group]) -> Section {
         (_, false) => format!("The same in all configurations: {common}."),
     });
     section.words.retain(|words| !words.is_empty());
+    if workload.0 == "trade" {
+        section.figures.extend(trade::charts(workload, groups));
+        section.tables.push(trade::table(groups));
+    }
     section.figures.extend(rates::targets(workload, groups));
     section.figures.extend(rates::rates(workload, groups));
     section.figures.extend(rates::round_trips(workload, groups));
@@ -186,7 +191,7 @@ pub fn flat(measured: &Measured) -> Table {
 
 /// The parts of a configuration, by the names of the format.
 type Part = (&'static str, fn(&Group) -> Cell);
-const PARTS: [Part; 17] = [
+const PARTS: [Part; 19] = [
     ("setting", |group| Cell::Number(group.setting as f64 + 1.0)),
     ("quality", |group| Cell::text(group.configuration.quality.as_str())),
     ("key", |group| Cell::text(group.configuration.key.as_str())),
@@ -201,6 +206,8 @@ const PARTS: [Part; 17] = [
     ("cipher", |group| Cell::text(group.configuration.cipher.as_str())),
     ("client-certificates", |group| Cell::text(if group.configuration.client_certificates { "yes" } else { "no" })),
     ("reset-bytes", |group| Cell::Number(group.configuration.reset_bytes as f64)),
+    ("requests", |group| Cell::Number(f64::from(group.configuration.requests))),
+    ("resumed", |group| Cell::text(if group.configuration.resumed { "yes" } else { "no" })),
     ("dispatchers", |group| Cell::Number(f64::from(group.configuration.dispatchers))),
     ("adapters", |group| Cell::Number(f64::from(group.configuration.adapters))),
     ("topology", |group| Cell::text(group.configuration.topology.as_str())),
@@ -222,6 +229,9 @@ pub fn named_tables(measured: &Measured) -> Vec<(String, Table)> {
         let workload = Workload(name);
         let section = section(&workload, &groups);
         tables.push((workload.figure("results"), rates::results(&workload, &groups)));
+        if name == "trade" {
+            tables.push((workload.figure("published"), trade::table(&groups)));
+        }
         tables.extend(predictions::predicted(&groups).map(|table| (workload.figure("predicted"), table)));
         tables.extend(costs::found(&groups).map(|table| (workload.figure("found"), table)));
         tables.extend(section.figures.into_iter().map(|figure| (figure.name, figure.table)));

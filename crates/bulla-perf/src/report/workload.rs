@@ -14,6 +14,7 @@ impl Workload<'_> {
             "stream" => "Streams",
             "channel" => "Round trips over channels",
             "handshake" => "TLS starts",
+            "trade" => "A trading application over HTTPS",
             "key-size" => "Key sizes",
             "key-reuse" => "Key reuse",
             "tasks" => "Dispatchers and adapters",
@@ -28,7 +29,7 @@ impl Workload<'_> {
 
     /// Where its section comes; the one that answers most comes first.
     pub(super) fn rank(&self) -> usize {
-        const ORDER: [&str; 10] = [
+        const ORDER: [&str; 11] = [
             "request-reply",
             "key-size",
             "key-reuse",
@@ -37,6 +38,7 @@ impl Workload<'_> {
             "devices",
             "channel",
             "handshake",
+            "trade",
             "tasks",
             "plan-check",
         ];

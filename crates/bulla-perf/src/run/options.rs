@@ -417,6 +417,12 @@ pub fn describe(configuration: &Configuration) -> String {
     if configuration.reset_bytes != 0 {
         words.push(format!("reset {}", size(configuration.reset_bytes)));
     }
+    if configuration.requests != 0 {
+        words.push(format!("{} a connection", configuration.requests));
+    }
+    if configuration.resumed {
+        words.push("resumed".to_owned());
+    }
     if configuration.dispatchers != 0 {
         words.push(format!("{} dispatchers", configuration.dispatchers));
     }

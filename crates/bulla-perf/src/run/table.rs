@@ -47,6 +47,11 @@ fn text(run: &Run, samples: &[Vec<Sample>], workload: &dyn Workload) -> String {
     for left_out in &run.left_out {
         notes.push(format!("not measured: {}: {}", describe(&left_out.configuration), left_out.why));
     }
+    let conclusion = workload.conclusion(samples);
+    if !conclusion.is_empty() {
+        text.push('\n');
+        text.push_str(&conclusion);
+    }
     if !notes.is_empty() {
         text.push('\n');
         for note in notes {

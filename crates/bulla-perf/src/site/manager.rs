@@ -62,6 +62,8 @@ pub struct Settings {
     pub curves: bool,
     /// Messages a queue holds.
     pub depth_max: u32,
+    /// Whether HTTPS is spoken, too.
+    pub https: bool,
     /// Further options of `bulla start`.
     pub options: Vec<String>,
 }
@@ -77,6 +79,7 @@ impl Default for Settings {
             client_seal: false,
             curves: false,
             depth_max: DEPTH_MAX,
+            https: false,
             options: Vec::new(),
         }
     }
@@ -92,6 +95,8 @@ pub struct Manager<'h> {
     pub address: String,
     /// Where it is spoken over TLS.
     pub tls_address: String,
+    /// Where HTTPS is spoken; empty where it is not.
+    pub https_address: String,
     /// Who may connect.
     signed_up: BTreeSet<String>,
     /// Of them, those who have all that they need.
@@ -119,11 +124,21 @@ impl<'h> Manager<'h> {
     pub fn start(host: &'h dyn Host, settings: &Settings) -> Result<Manager<'h>> {
         let data = tempfile::Builder::new().prefix("bulla-perf-").tempdir()?;
         let tokens = if settings.devices.keeps_keys() { Some(make_tokens(data.path(), settings)?) } else { None };
-        let (process, address, tls_address) = launch(host, data.path(), settings, tokens.as_deref())?;
-        let (signed_up, users, queues) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let settings = settings.clone();
-        let mut manager =
-            Manager { host, process, data, settings, address, tls_address, signed_up, users, queues, tokens };
+        let (process, listens) = launch(host, data.path(), settings, tokens.as_deref())?;
+        let Listens { amqp: address, amqps: tls_address, https: https_address } = listens;
+        let mut manager = Manager {
+            host,
+            process,
+            data,
+            settings: settings.clone(),
+            address,
+            tls_address,
+            https_address,
+            signed_up: BTreeSet::new(),
+            users: BTreeSet::new(),
+            queues: BTreeSet::new(),
+            tokens,
+        };
         manager.bulla(&["cert", "create", "--ca", "perf", "--dn", "CN=Authority,O=Perf", "--key", "p256"], "")?;
         manager.set_up_devices()?;
         manager.mqsc(GRANTS)?;
@@ -365,8 +380,9 @@ impl<'h> Manager<'h> {
     /// Ends it and starts it again on the same data, with what only a start brings about.
     fn restart(&mut self) -> Result<()> {
         self.end()?;
-        let started = launch(self.host, self.data.path(), &self.settings, self.tokens.as_deref())?;
-        (self.process, self.address, self.tls_address) = started;
+        let (process, listens) = launch(self.host, self.data.path(), &self.settings, self.tokens.as_deref())?;
+        self.process = process;
+        (self.address, self.tls_address, self.https_address) = (listens.amqp, listens.amqps, listens.https);
         Ok(())
     }
 
@@ -418,6 +434,21 @@ impl<'h> Manager<'h> {
         Ok(())
     }
 
+    /// Gives its modelled accelerators other service times, as `SERVICE` has them.
+    ///
+    /// # Errors
+    /// [`Error::Manager`]: they are none; [`Error::Device`]: one does not come back.
+    pub(crate) fn set_service_times(&self, devices: &Devices, times: &str) -> Result<()> {
+        let mut commands = String::new();
+        for (name, _) in devices.cards().filter(|(_, card)| *card == Card::Accelerator) {
+            commands.push_str(&format!(
+                "STOP DEVICE('{name}')\nALTER DEVICE('{name}') SERVICE('{times}')\nSTART DEVICE('{name}')\n"
+            ));
+        }
+        self.mqsc(&commands)?;
+        self.wait_for_devices(devices)
+    }
+
     fn wait_for_devices(&self, devices: &Devices) -> Result<()> {
         let wanted: BTreeSet<String> = devices.cards().map(|(name, _)| name).collect();
         let deadline = Instant::now() + PATIENCE;
@@ -461,8 +492,16 @@ fn certificate(text: &str) -> Option<&str> {
     text.get(begin..end)
 }
 
-/// Starts the process: itself, and where it speaks AMQP in clear and over TLS.
-fn launch(host: &dyn Host, data: &Path, settings: &Settings, tokens: Option<&Path>) -> Result<(Child, String, String)> {
+/// Where a queue manager listens.
+#[derive(Debug, Default)]
+struct Listens {
+    amqp: String,
+    amqps: String,
+    https: String,
+}
+
+/// Starts the process: itself, and where it listens.
+fn launch(host: &dyn Host, data: &Path, settings: &Settings, tokens: Option<&Path>) -> Result<(Child, Listens)> {
     let mut command = Command::new(host.program());
     command.args(["start", "--name", &settings.name, "--amqp", "127.0.0.1:0", "--amqps", "127.0.0.1:0", "--data"]);
     command.arg(data);
@@ -470,6 +509,9 @@ fn launch(host: &dyn Host, data: &Path, settings: &Settings, tokens: Option<&Pat
         if count > 0 {
             command.arg(option).arg(count.to_string());
         }
+    }
+    if settings.https {
+        command.args(["--https", "127.0.0.1:0"]);
     }
     command.args(&settings.options);
     if let Some(tokens) = tokens {
@@ -482,11 +524,11 @@ fn launch(host: &dyn Host, data: &Path, settings: &Settings, tokens: Option<&Pat
     let mut process =
         command.spawn().map_err(|error| Error::Manager(format!("{}: {error}", host.program().display())))?;
     let found = match process.stderr.take() {
-        Some(log) => addresses(log),
+        Some(log) => addresses(log, settings.https),
         None => Err(Error::Manager("the queue manager has no log".to_owned())),
     };
     match found {
-        Ok((clear, tls)) => Ok((process, clear, tls)),
+        Ok(listens) => Ok((process, listens)),
         Err(error) => {
             let _ = process.kill();
             let _ = process.wait();
@@ -495,16 +537,18 @@ fn launch(host: &dyn Host, data: &Path, settings: &Settings, tokens: Option<&Pat
     }
 }
 
-/// Waits for the lines that say where AMQP is spoken, in clear and over TLS, and goes on reading what follows.
-fn addresses(log: ChildStderr) -> Result<(String, String)> {
+/// Waits for the lines that say where AMQP is spoken, in clear and over TLS, and HTTPS where it is to be; goes on
+/// reading what follows.
+fn addresses(log: ChildStderr, https: bool) -> Result<Listens> {
     let (send, receive) = mpsc::channel();
     std::thread::Builder::new().name("log".into()).spawn(move || {
         let mut log = BufReader::new(log);
         let mut lines = String::new();
         while log.read_line(&mut lines).is_ok_and(|bytes| bytes > 0) {
             let find = |word: &str| lines.lines().find_map(|line| Some(line.split_once(word)?.1.to_owned()));
-            if let (Some(clear), Some(tls)) = (find(" amqp on "), find(" amqps on ")) {
-                let _ = send.send(Ok((clear, tls)));
+            let third = if https { find(" https on ") } else { Some(String::new()) };
+            if let (Some(amqp), Some(amqps), Some(https)) = (find(" amqp on "), find(" amqps on "), third) {
+                let _ = send.send(Ok(Listens { amqp, amqps, https }));
                 // What is said later is of no interest, but it must be read.
                 let _ = std::io::copy(&mut log.by_ref(), &mut std::io::sink());
                 return;

@@ -8,19 +8,18 @@ use crate::host::Host;
 use crate::load::Seat;
 use crate::load::starts::{Call, Starts};
 use crate::run::meters::{Watched, number, text};
+use crate::site::listener::{read, utf8, wait_until_seen, write};
 use crate::site::{Manager, Settings};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// What channels may take to start or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is asked whether something has come about; each question costs a queue manager some microseconds.
 const ASK_EVERY: Duration = Duration::from_millis(2);
-/// How long a queue manager believes that files of certificates have not changed, and a little more.
-const FILES_SEEN: Duration = Duration::from_millis(1_200);
 /// Channels that each of the two may have.
 const CHANNELS_MAX: u32 = 9_999;
 
@@ -119,29 +118,16 @@ impl<'h> Partners<'h> {
     /// # Errors
     /// [`Error::Manager`]: a key is none that certificates are made for.
     pub(crate) fn certify(&self, keys: &[String]) -> Result<()> {
-        self.one.bulla(&["cert", "create", "--ca", "tls", "--dn", "CN=TLS,O=Perf", "--key", "rsa2048"], "")?;
+        self.one.make_tls_authority()?;
         for manager in [&self.one, &self.two] {
             let tls = manager.data().join("tls");
             for key in keys {
-                let ring = self.one.data().join(format!("tls-{}-{key}", manager.name()));
-                let (ring_text, dn) = (utf8(&ring)?, format!("CN={},O=Perf", manager.name()));
-                let what = ["cert", "create", "--ring", ring_text, "--dn", &dn, "--key", key, "--signer", "tls"];
-                // Channels call the address, clients the name.
-                let names = ["--san", "ip:127.0.0.1", "--san", "dns:localhost"];
-                let how = ["--label", "server", "--usage", "handshake"];
-                self.one.bulla(&[&what[..], &names, &how].concat(), "")?;
-                // One file holds the certificate and its key.
-                let own = read(&ring.join("own/server.pem"))?;
-                write(&tls.join(format!("{key}.key")), &own)?;
-                write(&tls.join(format!("{key}.pem")), &own)?;
-                let mut authorities = Vec::new();
-                let trust = ring.join("trust");
-                for entry in fs::read_dir(&trust).map_err(|error| Error::file(&trust, error))? {
-                    authorities.extend(read(&entry?.path())?);
-                }
+                let shown = self.one.sign_listener(manager, key)?;
+                write(&tls.join(format!("{key}.key")), &shown.own)?;
+                write(&tls.join(format!("{key}.pem")), &shown.own)?;
                 // The one file is for those who call, the other for clients that believe their queue manager.
-                write(&tls.join("clients.pem"), &authorities)?;
-                write(&tls.join("ca.pem"), &authorities)?;
+                write(&tls.join("clients.pem"), &shown.authorities)?;
+                write(&tls.join("ca.pem"), &shown.authorities)?;
             }
         }
         for (manager, key) in [(&self.one, keys.first()), (&self.two, keys.last())] {
@@ -151,7 +137,7 @@ impl<'h> Partners<'h> {
                 write(&tls.join(format!("server.{ending}")), &read(&tls.join(format!("{key}.{ending}")))?)?;
             }
         }
-        std::thread::sleep(FILES_SEEN);
+        wait_until_seen();
         Ok(())
     }
 
@@ -385,16 +371,4 @@ pub(crate) fn wait(mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
 
 fn listener<'m>(manager: &'m Manager<'_>) -> Listener<'m> {
     Listener { manager: manager.name(), address: &manager.address, tls_address: &manager.tls_address }
-}
-
-fn utf8(path: &Path) -> Result<&str> {
-    path.to_str().ok_or_else(|| Error::Usage(format!("{}: a folder's name that is not UTF-8", path.display())))
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|error| Error::file(path, error))
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).map_err(|error| Error::file(path, error))
 }
