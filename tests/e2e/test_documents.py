@@ -313,6 +313,7 @@ PAGES = {
     ),
     "perf.md": Page("DEFINE QLOCAL(ORDERS)"),
     "perf-channels.md": Page(),
+    "perf-published.md": Page(),
     "perf-trade.md": Page(),
     "dead-letters.md": Page(
         "DEFINE QLOCAL(ORDERS.EU) MAXDEPTH(1); DEFINE QLOCAL(REJECTED)",

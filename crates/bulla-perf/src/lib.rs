@@ -13,6 +13,7 @@ pub mod load;
 pub mod machine;
 pub mod perf;
 pub mod plan;
+pub mod published;
 pub mod report;
 pub mod result;
 pub mod run;

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
+use crate::published;
 use crate::report::{self, ReportArgs};
 use crate::result::Machine;
 use crate::workload::{channel, devices, handshake, islands, key_reuse, key_size, request_reply, stream, tasks, trade};
@@ -27,6 +28,7 @@ enum PerfCommand {
     Tasks(Box<tasks::TasksArgs>),
     Islands(Box<islands::IslandsArgs>),
     Trade(Box<trade::TradeArgs>),
+    Published(published::PublishedArgs),
     /// Describe this machine as results do, in JSON
     Machine,
     Report(ReportArgs),
@@ -48,6 +50,7 @@ pub fn run(args: &PerfArgs, host: &dyn Host) -> Result<Verdict> {
         PerfCommand::Tasks(args) => return tasks::run(args, host),
         PerfCommand::Islands(args) => return islands::run(args, host),
         PerfCommand::Trade(args) => return trade::run(args, host),
+        PerfCommand::Published(args) => return published::run(args, host),
         PerfCommand::Machine => {
             let text =
                 serde_json::to_string_pretty(&Machine::this_one()).map_err(|error| Error::System(error.into()))?;

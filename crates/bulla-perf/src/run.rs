@@ -14,6 +14,7 @@ use crate::configuration::Configuration;
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::interrupt::Interrupt;
+use crate::report::group::Measured;
 use crate::result::{FORMAT, Goal, LeftOut, Line, Machine, Results, Run, Sample};
 use measure::{Running, Timing};
 use options::Common;
@@ -66,6 +67,33 @@ pub trait Workload {
     }
 }
 
+/// What a run has left.
+#[derive(Debug)]
+pub struct Taken {
+    /// The run and its samples, as a file of results has them.
+    pub lines: Vec<Line>,
+    /// Whether goals were held; none where the user ended the run before it was complete.
+    verdict: Option<Verdict>,
+}
+
+impl Taken {
+    /// Its samples, put together.
+    #[must_use]
+    pub fn measured(&self) -> Measured {
+        let mut measured = Measured::default();
+        measured.add(self.lines.clone());
+        measured
+    }
+
+    /// How it ended.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`]: the user ended it. Part of a run is not the run, and no goal of it was held or missed.
+    pub fn verdict(&self) -> Result<Verdict> {
+        self.verdict.ok_or(Error::Interrupted)
+    }
+}
+
 /// Carries a run out: the configurations are prepared, measured in turns, written and shown.
 ///
 /// # Errors
@@ -76,6 +104,19 @@ pub fn carry_out(
     configurations: Vec<Configuration>,
     workload: &mut dyn Workload,
 ) -> Result<Verdict> {
+    take(host, common, configurations, workload)?.verdict()
+}
+
+/// As [`carry_out`], for who has more to say of the samples. What was measured before the user ended it is taken too.
+///
+/// # Errors
+/// What else ended it early. What was measured until then is written.
+pub fn take(
+    host: &dyn Host,
+    common: &Common,
+    configurations: Vec<Configuration>,
+    workload: &mut dyn Workload,
+) -> Result<Taken> {
     let interrupt = Interrupt::watch()?;
     let started = SystemTime::now();
     let mut results = common.out.as_deref().map(Results::append_to).transpose()?;
@@ -100,7 +141,7 @@ pub fn carry_out(
         machine,
         left_out,
     };
-    let mut lines = Lines { results: &mut results, json: common.json };
+    let mut lines = Lines { results: &mut results, json: common.json, taken: Vec::new() };
     lines.add(Line::Run(Box::new(run.clone())))?;
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); ready.len()];
     let turns = schedule::turns(ready.len(), common.repeats);
@@ -129,8 +170,8 @@ pub fn carry_out(
     if !common.json {
         table::print(&run, &samples, workload);
     }
-    // Part of a run is not the run, and no goal of it was held or missed.
-    if all_are_prepared && taken == turns.len() { Ok(verdict(&samples)) } else { Err(Error::Interrupted) }
+    let is_whole = all_are_prepared && taken == turns.len();
+    Ok(Taken { lines: lines.taken, verdict: is_whole.then(|| verdict(&samples)) })
 }
 
 /// Those that can be measured here, and the others with the reasons.
@@ -203,6 +244,7 @@ fn verdict(samples: &[Vec<Sample>]) -> Verdict {
 struct Lines<'a> {
     results: &'a mut Option<Results>,
     json: bool,
+    taken: Vec<Line>,
 }
 
 impl Lines<'_> {
@@ -214,7 +256,9 @@ impl Lines<'_> {
             // A reader that goes away (`| head`) is no failure.
             let _ = writeln!(std::io::stdout().lock(), "{text}");
         }
-        self.results.as_mut().map_or(Ok(()), |results| results.add(&line))
+        self.results.as_mut().map_or(Ok(()), |results| results.add(&line))?;
+        self.taken.push(line);
+        Ok(())
     }
 }
 

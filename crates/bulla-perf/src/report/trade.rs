@@ -13,20 +13,36 @@ use super::workload::Workload;
 use crate::result::{Line, Sample};
 use crate::site::Devices;
 
-/// What a kind of setup was published with: throughput, cost a transaction, response time.
-struct Published {
+/// What a kind of setup was published with; empty where nothing was.
+pub(crate) struct Published {
     /// Whether it is that setup.
     is: fn(&Devices) -> bool,
-    rate: &'static str,
-    cost: &'static str,
-    response: &'static str,
+    /// Throughput against software's.
+    pub(crate) rate: &'static str,
+    /// Cost of a transaction against software's.
+    pub(crate) cost: &'static str,
+    /// Response time.
+    pub(crate) response: &'static str,
+    /// Jobs with the card, of 8 that it takes at once.
+    pub(crate) pending: &'static str,
+    /// Processors used.
+    pub(crate) cores: &'static str,
 }
 
+const NOTHING: Published = Published { is: |_| false, rate: "", cost: "", response: "", pending: "", cores: "" };
+
 const PUBLISHED: [Published; 4] = [
-    Published { is: |devices| devices.software, rate: "100 %", cost: "100 %", response: "over 20 ms" },
-    Published { is: |devices| *devices == Devices::default(), rate: "2 ×", cost: "", response: "" },
-    Published { is: |devices| cards(devices) == 1, rate: "more than 5 ×", cost: "below a sixth", response: "" },
-    Published { is: |devices| cards(devices) == 2, rate: "6 ×", cost: "below a sixth", response: "5 ms" },
+    Published { is: |devices| devices.software, rate: "100 %", cost: "100 %", response: "over 20 ms", ..NOTHING },
+    Published { is: |devices| *devices == Devices::default(), rate: "2 ×", ..NOTHING },
+    Published {
+        is: |devices| cards(devices) == 1,
+        rate: "more than 5 ×",
+        cost: "below a sixth",
+        pending: "5 to 8",
+        cores: "about ¾",
+        ..NOTHING
+    },
+    Published { is: |devices| cards(devices) == 2, rate: "6 ×", cost: "below a sixth", response: "5 ms", ..NOTHING },
 ];
 
 fn cards(devices: &Devices) -> u32 {
@@ -58,12 +74,13 @@ pub fn pending(sample: &Sample) -> f64 {
 }
 
 /// How busy the busiest device was, percent.
-fn busiest(sample: &Sample) -> Option<f64> {
+#[must_use]
+pub fn busiest(sample: &Sample) -> Option<f64> {
     sample.devices.iter().map(|device| device.busy_percent).reduce(f64::max)
 }
 
 /// A group against the one that has software where it has other devices; none where that was not measured.
-fn against(group: &Group, groups: &[&Group], of: fn(&Sample) -> f64) -> Option<Value> {
+pub(crate) fn against(group: &Group, groups: &[&Group], of: fn(&Sample) -> f64) -> Option<Value> {
     let alike = |other: &&&Group| {
         let differs = |field: &Field| *field != Field::Devices && field.short(other) != field.short(group);
         other.configuration.devices == "software" && !Field::ALL.iter().any(differs)
@@ -73,13 +90,13 @@ fn against(group: &Group, groups: &[&Group], of: fn(&Sample) -> f64) -> Option<V
 }
 
 /// The published word for a group's setup; nothing where none was published for such a one.
-fn published(group: &Group, word: fn(&Published) -> &'static str) -> String {
+pub(crate) fn published(group: &Group, word: fn(&Published) -> &'static str) -> &'static str {
     let configuration = &group.configuration;
     let is_shape = configuration.key == "rsa4096" && configuration.requests == 1 && !configuration.resumed;
     let Some(devices) = configuration.devices.parse::<Devices>().ok().filter(|_| is_shape) else {
-        return String::new();
+        return "";
     };
-    PUBLISHED.iter().find(|known| (known.is)(&devices)).map_or("", word).to_owned()
+    PUBLISHED.iter().find(|known| (known.is)(&devices)).map_or("", word)
 }
 
 /// One of the four charts.

@@ -170,6 +170,17 @@ impl Common {
         Err(Error::Usage("this workload defines certificates, policies and devices: it takes --self alone".to_owned()))
     }
 
+    /// For studies, which start queue managers of their own without being asked to.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: a broker was named.
+    pub fn no_broker(&self) -> Result<()> {
+        if self.target.amqp.is_none() {
+            return Ok(());
+        }
+        Err(Error::Usage("a published study is measured at queue managers of its own: it takes no --amqp".to_owned()))
+    }
+
     /// About how long so many configurations take, without what is prepared before.
     #[must_use]
     pub fn duration(&self, configurations: usize) -> Duration {

@@ -22,7 +22,7 @@ use crate::result::Sample;
 use crate::run::measure::{self, Running};
 use crate::run::options::{Common, key};
 use crate::run::statistics::Spread;
-use crate::run::{Workload, carry_out};
+use crate::run::{self, Taken, Workload};
 use crate::site::{Devices, Manager, Settings};
 use cards::Share;
 use clap::{Args, ValueEnum};
@@ -112,13 +112,33 @@ fn times(text: &str) -> std::result::Result<f64, String> {
 /// Does what the arguments say.
 ///
 /// # Errors
-/// As [`carry_out`].
+/// As [`run::take`].
 pub fn run(args: &TradeArgs, host: &dyn Host) -> Result<Verdict> {
     args.common.only_self()?;
+    measured(args, host)?.verdict()
+}
+
+/// As a study: always with queue managers of its own.
+///
+/// # Errors
+/// [`Error::Usage`]: a broker was named; else as [`run::take`].
+pub(crate) fn take(args: &TradeArgs, host: &dyn Host) -> Result<Taken> {
+    args.common.no_broker()?;
+    measured(args, host)
+}
+
+impl TradeArgs {
+    /// Whether nothing but lines of JSON is to be printed.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.common.json
+    }
+}
+
+fn measured(args: &TradeArgs, host: &dyn Host) -> Result<Taken> {
     let configurations = configurations(args)?;
     let cores = if args.pin { Some(Cores::take()?) } else { None };
     let mut trade = Trade { host, args, cores, markets: Vec::new(), card: None, samples: 0 };
-    carry_out(host, &args.common, configurations, &mut trade)
+    run::take(host, &args.common, configurations, &mut trade)
 }
 
 fn configurations(args: &TradeArgs) -> Result<Vec<Configuration>> {
