@@ -55,7 +55,8 @@ pub fn raise_refused(manager: &Manager, state: &mut State, wall_ms: u64) {
 pub fn asked_for(refusal: &Refusal) -> (&'static str, String) {
     // The last one: what stands before it is a name that a client has given.
     let said = refusal.detail.rsplit_once(": no ").and_then(|(object, rest)| {
-        let right = Right::EVERY.iter().find(|right| rest.starts_with(right.word()))?;
+        let word = rest.split(|letter: char| !letter.is_ascii_alphabetic()).next()?;
+        let right = Right::EVERY.iter().find(|right| right.word() == word)?;
         Some((right.action(), object.to_owned()))
     });
     said.unwrap_or((Right::Connect.action(), String::new()))
@@ -71,5 +72,10 @@ mod tests {
         assert_eq!(asked_for(&refusal), (Right::Put.action(), "ORDERS: no GET x".to_owned()));
         let other = Refusal::new(reason::NOT_AUTHORIZED, "the certificate names no user");
         assert_eq!(asked_for(&other), (Right::Connect.action(), String::new()));
+        // One right's word begins another one's.
+        for right in [Right::Set, Right::SetIdentity] {
+            let refusal = Refusal::new(reason::NOT_AUTHORIZED, format!("ORDERS: no {right}, and more"));
+            assert_eq!(asked_for(&refusal).0, right.action());
+        }
     }
 }

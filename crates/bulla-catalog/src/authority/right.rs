@@ -58,7 +58,8 @@ pub enum Right {
     Connect = 1,
     /// ALTUSR, on the queue manager: to sign in as oneself and act as another user.
     AlternateUser = 1 << 1,
-    /// INQ, on a queue: to be told of its policy and of the destination that a seal is bound to.
+    /// INQ, on a queue: to be told its attributes over HTTP, and over AMQP its policy and the destination that a seal is
+    /// bound to.
     Inquire = 1 << 2,
     /// PUT, on a queue.
     Put = 1 << 3,
@@ -78,14 +79,17 @@ pub enum Right {
     Publish = 1 << 10,
     /// SUB, on a topic object: to subscribe to its topic and to those below.
     Subscribe = 1 << 11,
+    /// SET, on a queue: to change whether it takes and gives messages, and its trigger.
+    Set = 1 << 12,
 }
 
 impl Right {
     /// Each, in the order in which they are shown.
-    pub const EVERY: [Right; 12] = [
+    pub const EVERY: [Right; 13] = [
         Right::Connect,
         Right::AlternateUser,
         Right::Inquire,
+        Right::Set,
         Right::Put,
         Right::Get,
         Right::Browse,
@@ -104,6 +108,7 @@ impl Right {
             Right::Connect => "CONNECT",
             Right::AlternateUser => "ALTUSR",
             Right::Inquire => "INQ",
+            Right::Set => "SET",
             Right::Put => "PUT",
             Right::Get => "GET",
             Right::Browse => "BROWSE",
@@ -122,6 +127,7 @@ impl Right {
             Right::Connect => "connect",
             Right::AlternateUser => "act-as",
             Right::Inquire => "inquire",
+            Right::Set => "set",
             Right::Put => "put",
             Right::Get => "get",
             Right::Browse => "browse",
@@ -238,6 +244,7 @@ pub const WORDS: &[&str] = &[
     "CONNECT",
     "ALTUSR",
     "INQ",
+    "SET",
     "PUT",
     "GET",
     "BROWSE",
@@ -255,7 +262,6 @@ pub const WORDS: &[&str] = &[
 
 const ADMINISTERED: &str = "objects are defined, changed and deleted over the admin socket, which is its owner's alone";
 const NO_PASSING: &str = "an AMQP client can't hand on another message's context, only set its own: that is SETID";
-const NO_MQSET: &str = "AMQP has nothing that sets an attribute of a queue";
 
 /// MQ's other words, and why nothing here would honour them.
 pub const NOT_OFFERED: &[(&str, &str)] = &[
@@ -266,7 +272,6 @@ pub const NOT_OFFERED: &[(&str, &str)] = &[
     ("SYSTEM", ADMINISTERED),
     ("PASSALL", NO_PASSING),
     ("PASSID", NO_PASSING),
-    ("SET", NO_MQSET),
     ("SETALL", "of a message's context AMQP has the user alone: that is SETID"),
     ("RESUME", "the user who made a subscription goes on with it, and needs SUB for that"),
 ];
@@ -294,7 +299,7 @@ mod tests {
     fn the_words_for_many_rights_are_those_of_the_object() {
         let words = |word, object| Rights::meant_by(word, object).unwrap().words();
         assert_eq!(words(ALL, ObjectType::QueueManager), ["CONNECT", "ALTUSR"]);
-        assert_eq!(words(ALL_MQI, ObjectType::Queue), ["INQ", "PUT", "GET", "BROWSE", "SETID"]);
+        assert_eq!(words(ALL_MQI, ObjectType::Queue), ["INQ", "SET", "PUT", "GET", "BROWSE", "SETID"]);
         assert_eq!(words(ALL_ADMINISTRATION, ObjectType::Queue), ["DSP", "DLT"]);
         assert_eq!(words(ALL, ObjectType::Channel), ["CTRL"]);
         assert_eq!(words(ALL, ObjectType::Topic), ["PUB", "SUB"]);

@@ -91,8 +91,8 @@ static SAYS: &[Field<Record>] = &[
         AUTHADD,
         Kind::Words { choices: WORDS, refused: NOT_OFFERED },
         "",
-        "Rights to give. CONNECT and ALTUSR are on the queue manager; INQ, PUT, GET, BROWSE, SETID, DSP and DLT on queues; \
-     CTRL on channels; PUB and SUB on topics. ALL, ALLMQI, ALLADM: all that the object has, those to use it, those to \
+        "Rights to give. CONNECT and ALTUSR are on the queue manager; INQ, SET, PUT, GET, BROWSE, SETID, DSP and DLT on \
+     queues; CTRL on channels; PUB and SUB on topics. ALL, ALLMQI, ALLADM: all that the object has, those to use it, those to \
      administer it. NONE: a record that gives nothing, for names that a more general one would allow.",
         |of| Cell::List(of.added.clone()),
         |of, value| of.added = value.list().to_vec(),
@@ -454,7 +454,7 @@ mod tests {
             ("AUTHADD(PUT, GET)", vec!["PUT", "GET"]),
             ("AUTHADD(BROWSE) AUTHRMV(PUT)", vec!["GET", "BROWSE"]),
             ("AUTHRMV(ALL)", vec!["NONE"]),
-            ("AUTHADD(ALLMQI) AUTHRMV(NONE)", vec!["INQ", "PUT", "GET", "BROWSE", "SETID"]),
+            ("AUTHADD(ALLMQI) AUTHRMV(NONE)", vec!["INQ", "SET", "PUT", "GET", "BROWSE", "SETID"]),
         ] {
             answers(&format!("{set} {change}"), &mut paper);
             for user in ["u", "v"] {

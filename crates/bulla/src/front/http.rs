@@ -1,11 +1,11 @@
-//! HTTP as a front end: a request puts, gets, shows or lists messages, has commands carried out, or asks whether the
-//! queue manager is well.
+//! HTTP as a front end: a request puts, gets, shows or lists messages, shows or changes a queue, has commands carried
+//! out, or asks whether the queue manager is well.
 //!
 //! A connection has one user, by the credentials of its first request, and one request at a time: [`Exchange`]. Each
 //! request opens what it needs as links of the core; those that put are kept for the next request. The interface is
 //! that of the messaging REST API that programs for IBM MQ call; `docs/operating/http.md` says where it differs.
 
-mod answers;
+pub(crate) mod answers;
 pub(crate) mod commands;
 mod credentials;
 mod exchange;
@@ -13,7 +13,10 @@ mod front_end;
 mod health;
 mod ids;
 mod message;
+mod openapi;
+pub(crate) mod queue;
 mod routes;
+mod table;
 mod text;
 mod user_properties;
 mod wire;
@@ -28,13 +31,14 @@ use crate::random::Random;
 use answers::Refused;
 use bulla_http::{BodyLen, Event as ServerEvent, Head, HeaderLines, HeaderValue, Limits, RequestId, Response, Server};
 use bytes::Bytes;
-use commands::{Awaited, CommandLine, Form};
+use commands::{CommandLine, Work};
 use credentials::Fingerprint;
-use exchange::{Commanding, Exchange, Getting, Kept, Listing, Object, Putting, Stage};
-use routes::{Act, Asked, Version, Wanted};
+use exchange::{BodyOf, Exchange, Getting, Kept, Listing, Object, Putting, Reading, Stage};
+use routes::{Act, Asked, Wanted};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use table::{Does, Version};
 
 /// The session of all links.
 const SESSION: SessionId = SessionId(0);
@@ -110,12 +114,6 @@ impl Session {
     }
 }
 
-/// What the core refuses, to a client that may be unknown: that it has not said who it is may be all that is missing.
-fn as_seen(why: &Failure, is_unknown: bool) -> Refused {
-    let refused = Refused::of(why);
-    if refused.status == 403 && is_unknown { refused.with_status(401) } else { refused }
-}
-
 /// The front end of a new connection. `certificate` says that the client has shown a verified one, and `tls` that the
 /// connection is protected by TLS; one that is not comes from this machine.
 pub(crate) fn front(local: &Local, commands: CommandLine, certificate: bool, tls: bool) -> Box<Front> {
@@ -186,8 +184,11 @@ impl Http {
     /// A request has come. The first one signs in.
     fn begin(&mut self, request: RequestId, head: Box<Head>) {
         self.exchange = Some(Exchange { request, stage: Stage::Answered(None) });
-        if let Some(asked) = health::asked(&head) {
-            let response = asked.and_then(|asked| health::answer(asked, &self.manager));
+        if let Some(asked) = routes::asked_by_everyone(&head) {
+            let response = asked.and_then(|asked| match asked {
+                Does::Describe => Ok(openapi::answer()),
+                asked => health::answer(asked, &self.manager),
+            });
             return self.respond(response.unwrap_or_else(Refused::response), None, false);
         }
         let print = match credentials::fingerprint(&head, &self.key) {
@@ -226,6 +227,8 @@ impl Http {
                 Act::Browse(wanted) => self.get(wanted, version, false),
                 Act::List(wanted, limit) => self.list(wanted, limit),
                 Act::Command(form, answers) => self.command(head, form, answers),
+                Act::Inquire(queue, shown) => self.elsewhere(Work::Inquire { queue, shown }),
+                Act::Set(queue) => self.read(head, BodyOf::Attributes(queue)),
             }
         });
         match begun {
@@ -291,55 +294,62 @@ impl Http {
 
     /// Commands come. They are carried out for users that have signed in, where those have a role: the thread that
     /// carries them out asks.
-    fn command(&mut self, head: &Head, form: Form, answers: Form) -> Result<Stage, Refused> {
-        // A rule for connections may give a client a user that has not shown who it is.
-        let is_unknown = !self.certificate && self.session.is_anonymous();
-        if is_unknown || self.commands.acts.user.is_none() {
+    fn command(&mut self, head: &Head, form: commands::Form, answers: commands::Form) -> Result<Stage, Refused> {
+        if self.is_unknown() || self.commands.acts.user.is_none() {
             return Err(Refused::new(401, "credentials", "commands are for users who have signed in"));
         }
-        let commanding = Commanding { form, answers, body: Vec::new(), awaited: None };
-        commanding.takes(match head.body {
-            BodyLen::None | BodyLen::Counted(0) => return Err(Refused::new(400, "command", "there is no body")),
+        self.read(head, BodyOf::Commands(form, answers))
+    }
+
+    /// Lets a body come that another thread gets.
+    fn read(&mut self, head: &Head, body_of: BodyOf) -> Result<Stage, Refused> {
+        let reading = Reading { body_of, body: Vec::new() };
+        reading.takes(match head.body {
+            BodyLen::None | BodyLen::Counted(0) => return Err(Refused::new(400, "body", "there is no body")),
             BodyLen::Counted(bytes) => bytes,
             BodyLen::Chunked => 0,
         })?;
         self.go_on();
-        Ok(Stage::Commanding(Box::new(commanding)))
+        Ok(Stage::Reading(Box::new(reading)))
     }
 
-    /// The body of commands is whole.
-    fn ask(&mut self) {
-        let Some(Stage::Commanding(commanding)) = self.exchange.as_mut().map(|exchange| &mut exchange.stage) else {
-            return;
-        };
-        let body = std::mem::take(&mut commanding.body);
+    /// Has another thread do something.
+    fn elsewhere(&self, work: Work) -> Result<Stage, Refused> {
         let Commands { line, mailbox, acts } = &self.commands;
-        let who = (acts.user.as_deref().unwrap_or_default(), acts.address.as_str());
-        let asked =
-            commands::text_of(&body, commanding.form).and_then(|text| line.ask(who, text, mailbox, acts.generation));
-        match asked {
-            Ok(awaited) => commanding.awaited = Some(awaited),
+        let who = (acts.user.as_deref(), acts.address.as_str());
+        line.ask(who, work, mailbox, acts.generation).map(Stage::Waiting)
+    }
+
+    /// A body for another thread is whole.
+    fn ask(&mut self) {
+        let Some(Stage::Reading(reading)) = self.exchange.as_mut().map(|exchange| &mut exchange.stage) else { return };
+        match reading.work().and_then(|work| self.elsewhere(work)) {
+            Ok(stage) => self.set_stage(stage),
             Err(refused) => self.refuse(refused),
         }
     }
 
-    /// The answers to commands, where they have come.
-    fn answer_commands(&mut self) {
-        let Some(Stage::Commanding(commanding)) = self.exchange.as_ref().map(|exchange| &exchange.stage) else {
-            return;
-        };
-        let form = commanding.answers;
-        if let Some(replies) = commanding.awaited.as_ref().and_then(Awaited::take) {
-            self.respond(commands::response(&replies, form), None, false);
+    /// The answer of another thread, where it has come.
+    fn answer_from_elsewhere(&mut self) {
+        let Some(Stage::Waiting(awaited)) = self.exchange.as_ref().map(|exchange| &exchange.stage) else { return };
+        match awaited.take() {
+            Some(Ok(response)) => self.respond(response, None, false),
+            Some(Err(refused)) => self.refuse(refused.seen_by(self.is_unknown())),
+            None => {}
         }
+    }
+
+    /// Whether the client has not said who it is. A rule for connections may have given it a user all the same.
+    fn is_unknown(&self) -> bool {
+        !self.certificate && self.session.is_anonymous()
     }
 
     /// A piece of a body has come.
     fn body(&mut self, bytes: Bytes) {
-        if let Some(Stage::Commanding(commanding)) = self.exchange.as_mut().map(|exchange| &mut exchange.stage) {
-            let come = commanding.body.len() as u64 + bytes.len() as u64;
-            return match commanding.takes(come) {
-                Ok(()) => commanding.body.extend_from_slice(&bytes),
+        if let Some(Stage::Reading(reading)) = self.exchange.as_mut().map(|exchange| &mut exchange.stage) {
+            let come = reading.body.len() as u64 + bytes.len() as u64;
+            return match reading.takes(come) {
+                Ok(()) => reading.body.extend_from_slice(&bytes),
                 Err(refused) => self.refuse(refused),
             };
         }
@@ -435,7 +445,7 @@ impl Http {
         match &mut exchange.stage {
             Stage::Answered(settles) if settles.is_some_and(|(known, _)| known == link) => *settles = None,
             stage if stage.link() == Some(link) => {
-                let refused = as_seen(why, !self.certificate && self.session.is_anonymous());
+                let refused = Refused::of(why).seen_by(!self.certificate && self.session.is_anonymous());
                 // The core has ended the link.
                 *stage = Stage::Answered(None);
                 self.refuse(refused);

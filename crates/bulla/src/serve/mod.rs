@@ -5,6 +5,7 @@ pub(crate) mod first_start;
 mod overseer;
 mod ping;
 mod pools;
+mod requests;
 
 pub use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX};
 pub(crate) use first_start::{install_server_certificate, make_directories, write_private};
@@ -19,7 +20,7 @@ use crate::channel::supervisor;
 pub use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
 pub use crate::folders::{JOURNAL, RINGS, TLS};
-use crate::front::http::commands::{Asked, CommandLine, SHOWN_BYTES_MAX};
+use crate::front::http::commands::{Asked, CommandLine};
 use crate::front::offered;
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, Parts, attributes};
@@ -604,15 +605,15 @@ fn overseen(threads: &Threads, mut overseer: Overseer<'_>, shown_bytes_max: usiz
     replies
 }
 
-/// The thread that carries out commands that come over HTTP. It ends with the last connection that could bring some.
+/// The thread that does what comes over HTTP and no dispatcher does. It ends with the last connection that could bring
+/// some.
 fn start_commands(threads: &Arc<Threads>, asked: mpsc::Receiver<Asked>) -> io::Result<JoinHandle<()>> {
     let threads = threads.clone();
     std::thread::Builder::new().name("commands".into()).spawn(move || {
         role::begin(Role::Administration);
-        for asked in asked {
-            let overseer = Overseer::for_user(&threads.manager, asked.user.clone(), asked.address.clone());
-            let replies = overseen(&threads, overseer, SHOWN_BYTES_MAX, &asked.text);
-            asked.answer(replies);
+        for mut asked in asked {
+            let answer = requests::carry_out(&threads, &mut asked);
+            asked.answer(answer);
         }
     })
 }

@@ -1,13 +1,14 @@
 //! Answers to requests: statuses, and bodies that say what was wrong.
 
 use crate::front::outcome::Failure;
+use crate::mqsc::reply::{Failure as CommandFailure, FailureKind};
 use crate::reason::{self, Refusal};
 use bulla_http::{HeaderValue, Response};
 use serde_json::json;
 
 /// A request that is refused.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(crate) struct Refused {
     pub(super) status: u16,
     /// The MQ reason code, where there is one.
     reason: Option<u16>,
@@ -28,7 +29,7 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 impl Refused {
     /// A refusal that has no MQ reason.
-    pub(super) fn new(status: u16, cause: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: u16, cause: &'static str, message: impl Into<String>) -> Self {
         let header = match status {
             401 => Some(("www-authenticate", CHALLENGE)),
             429 | 503 => Some(("retry-after", RETRY_AFTER)),
@@ -38,8 +39,8 @@ impl Refused {
     }
 
     /// A path has no such method.
-    pub(super) fn method(allowed: &'static str) -> Self {
-        let allow = Some(("allow", HeaderValue::from_static(allowed)));
+    pub(super) fn method(allowed: &str) -> Self {
+        let allow = HeaderValue::new(allowed.to_owned()).ok().map(|allowed| ("allow", allowed));
         Self { header: allow, ..Self::new(405, "method", format!("this path has the methods {allowed}")) }
     }
 
@@ -48,8 +49,13 @@ impl Refused {
         Self { reason: Some(reason), ..self }
     }
 
+    /// The same to a client that may be unknown: that it has not said who it is may be all that is missing.
+    pub(super) fn seen_by(self, is_unknown: bool) -> Self {
+        if self.status == 403 && is_unknown { self.with_status(401) } else { self }
+    }
+
     /// The same with another status.
-    pub(super) fn with_status(self, status: u16) -> Self {
+    fn with_status(self, status: u16) -> Self {
         Self { status, header: Self::new(status, "", "").header, ..self }
     }
 
@@ -69,9 +75,18 @@ impl Refused {
     }
 
     /// What the core refuses, for an MQ reason.
-    pub(super) fn of_refusal(refusal: &Refusal) -> Self {
+    pub(crate) fn of_refusal(refusal: &Refusal) -> Self {
         let of = Self::new(status(refusal), refusal.cause.unwrap_or_default(), refusal.detail.clone());
         Self { reason: Some(refusal.reason.code), ..of }
+    }
+
+    /// What the admin language refuses.
+    pub(crate) fn of_command(failure: &CommandFailure) -> Self {
+        if failure.kind == FailureKind::Invalid {
+            return Self::new(400, "attribute", failure.message.clone());
+        }
+        let code = failure.reason.and_then(|reason| u16::try_from(reason).ok()).unwrap_or_default();
+        Self::of_refusal(&Refusal::new(reason::of(code), failure.message.clone()))
     }
 
     /// The answer.

@@ -1,7 +1,9 @@
-//! Commands of the admin language that come over HTTP: what a request says, how it is answered, and the way to the
-//! thread that carries them out. A dispatcher carries out none: they write files and wait for the journal.
+//! Commands of the admin language that come over HTTP, and what else a dispatcher carries out none of, because it waits
+//! for the journal or takes its time: what a request says, how it is answered, and the way to the thread that does it.
 
 use super::answers::Refused;
+use super::queue::{Changes, Shown};
+use crate::authority::ANONYMOUS;
 use crate::front::Answered;
 use crate::mailbox::{Mailbox, Notice};
 use crate::mqsc::Reply;
@@ -38,7 +40,7 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain;charset=utf-8");
 
 /// How commands are written in a request, and their answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// JSON, as published: `{"type": "runCommand", "parameters": {"command": "…"}}`.
     Json,
     /// The text itself.
@@ -63,14 +65,17 @@ pub(super) fn text_of(body: &[u8], form: Form) -> Result<String, Refused> {
     command.map(str::to_owned).ok_or_else(|| wrong("parameters have no command"))
 }
 
-/// The answer to commands. A user without any role is refused as a whole.
-pub(super) fn response(replies: &[Reply], form: Form) -> Response {
+/// The answer to commands.
+///
+/// # Errors
+/// 403 for a single one that the user's role does not cover, and for a user without a role; 500 where it is too long.
+pub(crate) fn answer(replies: &[Reply], form: Form) -> Answer {
     let is_refused = |reply: &Reply| matches!(&reply.outcome, Outcome::Failed(failure) if is_authority(failure));
     if let [only] = replies
         && is_refused(only)
         && let Outcome::Failed(failure) = &only.outcome
     {
-        return Refused::new(403, "role", failure.message.clone()).with_reason(reason::NOT_AUTHORIZED.code).response();
+        return Err(Refused::new(403, "role", failure.message.clone()).with_reason(reason::NOT_AUTHORIZED.code));
     }
     let (body, media) = match form {
         Form::Json => (as_json(replies).to_string(), JSON),
@@ -81,9 +86,9 @@ pub(super) fn response(replies: &[Reply], form: Form) -> Response {
     };
     if body.len() > ANSWER_BYTES_MAX {
         let why = format!("the answer has {} bytes, and {ANSWER_BYTES_MAX} at most are given", body.len());
-        return Refused::new(500, "answer-too-long", why).response();
+        return Err(Refused::new(500, "answer-too-long", why));
     }
-    Response::new(200).with("content-type", media).body(body)
+    Ok(Response::new(200).with("content-type", media).body(body))
 }
 
 fn is_authority(failure: &crate::mqsc::reply::Failure) -> bool {
@@ -169,43 +174,72 @@ impl Drop for Ticket {
     }
 }
 
-/// Commands to be carried out.
+/// What is asked for.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Commands are carried out for a user with a role.
+    Commands {
+        /// They.
+        text: String,
+        /// How they are answered.
+        answers: Form,
+    },
+    /// A queue is shown to a user with INQ.
+    Inquire {
+        /// Its name.
+        queue: String,
+        /// What of it.
+        shown: Shown,
+    },
+    /// A queue is changed for a user with SET.
+    Set {
+        /// Its name.
+        queue: String,
+        /// How.
+        changes: Changes,
+    },
+}
+
+/// What a request comes to.
+pub(crate) type Answer = Result<Response, Refused>;
+
+/// A request to be carried out.
 pub(crate) struct Asked {
-    /// As whom the client acts.
-    pub(crate) user: String,
+    /// As whom the client acts; none for a client that has not signed in.
+    pub(crate) user: Option<String>,
     /// Where it comes from.
     pub(crate) address: String,
-    /// The commands.
-    pub(crate) text: String,
-    answer: Arc<Mutex<Option<Vec<Reply>>>>,
+    /// What it asks for.
+    pub(crate) work: Work,
+    answer: Arc<Mutex<Option<Answer>>>,
     mailbox: Arc<Mailbox>,
     generation: u64,
     _ticket: Ticket,
 }
 
 impl Asked {
-    /// Gives the connection its answers. One that is gone does not hear of them.
-    pub(crate) fn answer(self, replies: Vec<Reply>) {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(replies);
+    /// Gives the connection its answer. One that is gone does not hear of it.
+    pub(crate) fn answer(self, answer: Answer) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         self.mailbox.post(Notice::Arrived(Box::new(Answered { generation: self.generation })));
     }
 }
 
-/// The answers that a connection waits for.
-pub(super) struct Awaited(Arc<Mutex<Option<Vec<Reply>>>>);
+/// The answer that a connection waits for.
+pub(super) struct Awaited(Arc<Mutex<Option<Answer>>>);
 
 impl Awaited {
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<Reply>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Answer>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether they are there.
+    /// Whether it is there.
     pub(super) fn is_there(&self) -> bool {
         self.lock().is_some()
     }
 
-    /// They, once they are there.
-    pub(super) fn take(&self) -> Option<Vec<Reply>> {
+    /// It, once it is there.
+    pub(super) fn take(&self) -> Option<Answer> {
         self.lock().take()
     }
 }
@@ -217,25 +251,26 @@ impl CommandLine {
         (Self { asked, waiting: Arc::default() }, waits)
     }
 
-    /// Has commands carried out for a connection of that mailbox's dispatcher.
+    /// Has something done for a connection of that mailbox's dispatcher.
     ///
     /// # Errors
     /// 429 and 503: too many wait, of the user or of all.
     pub(super) fn ask(
         &self,
-        (user, address): (&str, &str),
-        text: String,
+        (user, address): (Option<&str>, &str),
+        work: Work,
         mailbox: &Arc<Mailbox>,
         generation: u64,
     ) -> Result<Awaited, Refused> {
+        let name = user.unwrap_or(ANONYMOUS);
         let of_user =
-            || Refused::new(429, "commands-waiting", format!("{WAITING_OF_USER_MAX} requests of {user} wait"));
-        let ticket = Ticket::take(&self.waiting, user).ok_or_else(of_user)?;
+            || Refused::new(429, "commands-waiting", format!("{WAITING_OF_USER_MAX} requests of {name} wait"));
+        let ticket = Ticket::take(&self.waiting, name).ok_or_else(of_user)?;
         let answer = Arc::default();
         let asked = Asked {
-            user: user.to_owned(),
+            user: user.map(str::to_owned),
             address: address.to_owned(),
-            text,
+            work,
             answer: Arc::clone(&answer),
             mailbox: mailbox.clone(),
             generation,

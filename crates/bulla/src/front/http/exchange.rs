@@ -1,9 +1,10 @@
 //! A request, from its head until its answer is written.
 
 use super::answers::Refused;
-use super::commands::{Awaited, BODY_BYTES_MAX, Form};
+use super::commands::{self, Awaited, Form, Work};
 use super::message::Labels;
-use super::routes::Version;
+use super::queue::{self, Changes};
+use super::table::Version;
 use super::text::header;
 use crate::front::link::Granted;
 use crate::front::{DeliveryId, LinkId};
@@ -28,8 +29,10 @@ pub(super) enum Stage {
     Getting(Getting),
     /// Messages are listed.
     Listing(Listing),
-    /// Commands come, or are carried out.
-    Commanding(Box<Commanding>),
+    /// A body comes for another thread.
+    Reading(Box<Reading>),
+    /// Another thread has it.
+    Waiting(Awaited),
     /// It is answered. The message in the answer leaves its queue once the answer is written: its link and its token.
     Answered(Option<(LinkId, u64)>),
 }
@@ -71,28 +74,50 @@ pub(super) struct Listing {
     pub(super) rows: Vec<serde_json::Value>,
 }
 
-/// Commands.
-pub(super) struct Commanding {
-    /// How they are written.
-    pub(super) form: Form,
-    /// How they are answered.
-    pub(super) answers: Form,
-    /// What has come of them.
+/// A body that is read for another thread.
+pub(super) struct Reading {
+    /// What it is.
+    pub(super) body_of: BodyOf,
+    /// What has come of it.
     pub(super) body: Vec<u8>,
-    /// Their answers, once they are asked for.
-    pub(super) awaited: Option<Awaited>,
 }
 
-impl Commanding {
+/// What a body that another thread gets has in it.
+pub(super) enum BodyOf {
+    /// Commands: how they are written, and how they are answered.
+    Commands(Form, Form),
+    /// Attributes of the queue of that name.
+    Attributes(String),
+}
+
+impl Reading {
     /// Whether a body of that length is taken.
     ///
     /// # Errors
     /// 413.
     pub(super) fn takes(&self, bytes: u64) -> Result<(), Refused> {
-        if bytes <= BODY_BYTES_MAX {
+        let (what, bytes_max) = match self.body_of {
+            BodyOf::Commands(..) => ("commands of a request", commands::BODY_BYTES_MAX),
+            BodyOf::Attributes(_) => ("attributes", queue::BODY_BYTES_MAX),
+        };
+        if bytes <= bytes_max {
             return Ok(());
         }
-        Err(Refused::new(413, "too-long", format!("commands of a request have {BODY_BYTES_MAX} bytes at most")))
+        Err(Refused::new(413, "too-long", format!("{what} have {bytes_max} bytes at most")))
+    }
+
+    /// What the whole body asks for.
+    ///
+    /// # Errors
+    /// 400.
+    pub(super) fn work(&mut self) -> Result<Work, Refused> {
+        let body = std::mem::take(&mut self.body);
+        match &self.body_of {
+            BodyOf::Commands(form, answers) => {
+                Ok(Work::Commands { text: commands::text_of(&body, *form)?, answers: *answers })
+            }
+            BodyOf::Attributes(queue) => Ok(Work::Set { queue: queue.clone(), changes: Changes::read(&body)? }),
+        }
     }
 }
 
@@ -128,14 +153,13 @@ impl Stage {
         match self {
             Self::Getting(getting) => Some(getting.link),
             Self::Listing(listing) => Some(listing.link),
-            Self::Putting(_) | Self::SigningIn(_) | Self::Commanding(_) | Self::Answered(_) => None,
+            _ => None,
         }
     }
 
     /// Whether another thread has the answer ready.
     pub(super) fn is_answered_elsewhere(&self) -> bool {
-        let Self::Commanding(commanding) = self else { return false };
-        commanding.awaited.as_ref().is_some_and(Awaited::is_there)
+        matches!(self, Self::Waiting(awaited) if awaited.is_there())
     }
 }
 

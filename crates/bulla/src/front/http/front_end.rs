@@ -2,7 +2,7 @@
 
 use super::answers::Refused;
 use super::exchange::{Getting, Kept, Listing, Stage};
-use super::{Acts, Http, KEPT_MAX, Session, as_seen, message};
+use super::{Acts, Http, KEPT_MAX, Session, message};
 use crate::front::client::{Introduction, SolePolicy, TokenRefused};
 use crate::front::link::Granted;
 use crate::front::outcome::{Failure, MessageOutcome};
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 
 impl FrontEnd for Http {
     fn poll_event(&mut self) -> Option<Event> {
-        self.answer_commands();
+        self.answer_from_elsewhere();
         self.events.pop_front()
     }
 
@@ -66,8 +66,8 @@ impl FrontEnd for Http {
     }
 
     fn close(&mut self, why: Option<Failure>) {
-        let is_unknown = !self.certificate && self.session.is_anonymous();
-        let refused = why.as_ref().map(|why| as_seen(why, is_unknown));
+        let is_unknown = self.is_unknown();
+        let refused = why.as_ref().map(|why| Refused::of(why).seen_by(is_unknown));
         let closing = || Refused::new(503, "closing", "the connection closes");
         self.refuse_all(refused.unwrap_or_else(closing));
         self.pump();
@@ -108,7 +108,7 @@ impl FrontEnd for Http {
                 listing.credit = listing.limit;
                 self.events.push_back(Event::Credit { link, drain: true });
             }
-            Stage::SigningIn(_) | Stage::Commanding(_) | Stage::Answered(_) => {}
+            Stage::SigningIn(_) | Stage::Reading(_) | Stage::Waiting(_) | Stage::Answered(_) => {}
         }
         self.pump();
     }

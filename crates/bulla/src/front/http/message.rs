@@ -1,7 +1,7 @@
 //! A message as a request's headers and body, and as an answer's.
 
 use super::answers::Refused;
-use super::routes::Version;
+use super::table::Version;
 use super::text::{decoded, header};
 use super::{ids, user_properties};
 use bulla_amqp::message::encode_map_section;

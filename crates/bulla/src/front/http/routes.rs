@@ -3,6 +3,8 @@
 use super::answers::Refused;
 use super::commands::Form;
 use super::ids;
+use super::queue::Shown;
+use super::table::{Asker, CSRF, Does, Field, Operation, ROUTES, Route, Version};
 use super::text::decoded;
 use bulla_http::{Head, Method};
 use std::time::Duration;
@@ -13,15 +15,6 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(120);
 const LISTED_DEFAULT: u32 = 10;
 /// Messages that a list shows at most.
 pub(super) const LISTED_MAX: u32 = 1_000;
-
-/// A version of the messaging interface.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Version {
-    /// Version 2.
-    Two,
-    /// Version 3: user properties, priorities, and correlation ids that are texts.
-    Three,
-}
 
 /// What a request asks for.
 #[derive(Debug, PartialEq)]
@@ -49,6 +42,10 @@ pub(super) enum Act {
     List(Wanted, u32),
     /// Commands are carried out: how they are written, and how they are answered.
     Command(Form, Form),
+    /// A queue's attributes are shown.
+    Inquire(String, Shown),
+    /// Some of a queue's attributes are changed.
+    Set(String),
 }
 
 /// Which message is wanted, and for how long.
@@ -62,71 +59,99 @@ pub(super) struct Wanted {
     pub(super) wait: Duration,
 }
 
-/// What a path names.
-enum Place {
-    Message(String),
-    List(String),
-    Topic(String),
-    Commands,
-}
-
 /// What the head of a request asks for.
 ///
 /// # Errors
 /// 404 for a path that is none, 405 for a method that it has not, 400 for a query that can't be read, 403 without the
 /// header that a browser's forms can't send.
 pub(super) fn asked(head: &Head) -> Result<Asked, Refused> {
-    let (version, manager, place) = place(head.target.path())?;
-    let query = Query::read(head.target.query().unwrap_or_default())?;
-    let (act, changes) = match (place, &head.method) {
-        (Place::Message(queue), Method::Post) => (Act::Put(queue), true),
-        (Place::Message(queue), Method::Delete) => (Act::Get(query.wanted(queue)), true),
-        (Place::Message(queue), Method::Get) => (Act::Browse(query.wanted(queue)), false),
-        (Place::List(queue), Method::Get) => {
-            let limit = query.limit.unwrap_or(LISTED_DEFAULT);
-            (Act::List(query.wanted(queue), limit), false)
-        }
-        (Place::Topic(topic), Method::Post) => (Act::Publish(topic), true),
-        (Place::Commands, Method::Post) => (Act::Command(written(head)?, answered(head)), true),
-        (Place::Message(_), _) => return Err(Refused::method("GET, POST, DELETE")),
-        (Place::List(_), _) => return Err(Refused::method("GET")),
-        (Place::Topic(_) | Place::Commands, _) => return Err(Refused::method("POST")),
-    };
-    if changes && head.headers.get("ibm-mq-rest-csrf-token").is_none() {
-        return Err(Refused::new(
-            403,
-            "csrf-token",
-            "the header ibm-mq-rest-csrf-token is missing; its value may be empty",
-        ));
+    let found = Found::at(head.target.path()).ok_or_else(unknown)?;
+    let operation = found.operation(&head.method)?;
+    let query = Query::read(head.target.query().unwrap_or_default(), operation.parameters)?;
+    if operation.changes && head.headers.get(CSRF.name).is_none() {
+        let why = format!("the header {} is missing; its value may be empty", CSRF.name);
+        return Err(Refused::new(403, "csrf-token", why));
     }
+    let Found { version, manager, object, .. } = found;
+    let act = match operation.does {
+        Does::Put => Act::Put(object),
+        Does::Publish => Act::Publish(object),
+        Does::Get => Act::Get(query.wanted(object)),
+        Does::Browse => Act::Browse(query.wanted(object)),
+        Does::List => {
+            let limit = query.limit.unwrap_or(LISTED_DEFAULT);
+            Act::List(query.wanted(object), limit)
+        }
+        Does::Command => Act::Command(written(head)?, answered(head)),
+        Does::Inquire => Act::Inquire(object, query.shown),
+        Does::Set if media(head) == "application/json" => Act::Set(object),
+        Does::Set => return Err(Refused::new(415, "media-type", "attributes are application/json")),
+        // They are answered before a client signs in.
+        Does::Live | Does::Ready | Does::Describe => return Err(unknown()),
+    };
     Ok(Asked { version, manager, act })
 }
 
-fn place(path: &str) -> Result<(Version, String, Place), Refused> {
-    let unknown = || Refused::new(404, "unknown-path", "there is nothing at this path");
-    let parts: Vec<&str> = path.strip_prefix('/').ok_or_else(unknown)?.split('/').collect();
-    let name = |text: &str| decoded(text).filter(|name| !name.is_empty()).ok_or_else(unknown);
-    let (version, manager, sort, object, what) = match *parts.as_slice() {
-        ["ibmmq", "rest", version, "messaging", "qmgr", manager, sort, object, what] => {
-            (version, manager, sort, object, what)
+/// What a request asks for that takes no sign-in, where it is one of these.
+///
+/// # Errors
+/// 405.
+pub(super) fn asked_by_everyone(head: &Head) -> Option<Result<Does, Refused>> {
+    let found = Found::at(head.target.path())?;
+    let is_open = found.route.operations.iter().any(|operation| operation.asker == Asker::Everyone);
+    is_open.then(|| found.operation(&head.method).map(|operation| operation.does))
+}
+
+fn unknown() -> Refused {
+    Refused::new(404, "unknown-path", "there is nothing at this path")
+}
+
+/// A path of the table, with the names that stand in it.
+struct Found {
+    route: &'static Route,
+    version: Version,
+    /// The queue manager; empty where the path has none.
+    manager: String,
+    /// The queue or topic; empty where the path has none.
+    object: String,
+}
+
+impl Found {
+    fn at(path: &str) -> Option<Self> {
+        let parts: Vec<&str> = path.split('/').collect();
+        ROUTES.iter().find_map(|route| Self::by(route, &parts))
+    }
+
+    fn by(route: &'static Route, parts: &[&str]) -> Option<Self> {
+        let mut found = Self { route, version: Version::Two, manager: String::new(), object: String::new() };
+        let mut template = route.path.split('/');
+        for part in parts {
+            let name = || decoded(part).filter(|name| !name.is_empty());
+            match template.next()? {
+                "{version}" if !route.versions.contains(part) => return None,
+                "{version}" => found.version = if *part == "v3" { Version::Three } else { Version::Two },
+                "{qmgr}" => found.manager = name()?,
+                "{queue}" | "{topic}" => found.object = name()?,
+                word if word == *part => {}
+                _ => return None,
+            }
         }
-        ["ibmmq", "rest", "v1" | "v2" | "v3", "admin", "action", "qmgr", manager, "mqsc"] => {
-            return Ok((Version::Two, name(manager)?, Place::Commands));
-        }
-        _ => return Err(unknown()),
-    };
-    let version = match version {
-        "v2" => Version::Two,
-        "v3" => Version::Three,
-        _ => return Err(unknown()),
-    };
-    let place = match (sort, what) {
-        ("queue", "message") => Place::Message(name(object)?),
-        ("queue", "messagelist") => Place::List(name(object)?),
-        ("topic", "message") => Place::Topic(name(object)?),
-        _ => return Err(unknown()),
-    };
-    Ok((version, name(manager)?, place))
+        template.next().is_none().then_some(found)
+    }
+
+    fn operation(&self, method: &Method) -> Result<&'static Operation, Refused> {
+        let operations = self.route.operations;
+        operations.iter().find(|operation| operation.method == method.as_str()).ok_or_else(|| {
+            let methods: Vec<&str> = operations.iter().map(|operation| operation.method).collect();
+            Refused::method(&methods.join(", "))
+        })
+    }
+}
+
+/// The media type of a request's body, without its parameters.
+fn media(head: &Head) -> String {
+    let media = head.headers.text("content-type").unwrap_or_default();
+    media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// How commands are written.
@@ -134,8 +159,7 @@ fn place(path: &str) -> Result<(Version, String, Place), Refused> {
 /// # Errors
 /// 415.
 fn written(head: &Head) -> Result<Form, Refused> {
-    let media = head.headers.text("content-type").unwrap_or_default();
-    match media.split(';').next().map(str::trim).unwrap_or_default().to_ascii_lowercase().as_str() {
+    match media(head).as_str() {
         "application/json" => Ok(Form::Json),
         "text/plain" => Ok(Form::Text),
         _ => Err(Refused::new(415, "media-type", "commands are application/json or text/plain")),
@@ -157,16 +181,20 @@ struct Query {
     correlation_id: Option<String>,
     wait: Duration,
     limit: Option<u32>,
+    shown: Shown,
 }
 
 impl Query {
-    fn read(text: &str) -> Result<Self, Refused> {
+    fn read(text: &str, taken: &[&Field]) -> Result<Self, Refused> {
         let mut query = Self::default();
         let wrong = |name: &str| Refused::new(400, "query", format!("the parameter {name} can't be read"));
         for (name, value) in
             text.split('&').filter(|part| !part.is_empty()).map(|part| part.split_once('=').unwrap_or((part, "")))
         {
             let value = decoded(value).ok_or_else(|| wrong(name))?;
+            if !taken.iter().any(|field| field.name == name) {
+                return Err(Refused::new(400, "query", format!("there is no parameter {name} here")));
+            }
             match name {
                 "messageId" => query.message_id = Some(value),
                 "correlationId" => query.correlation_id = Some(value),
@@ -178,7 +206,9 @@ impl Query {
                     let limit = value.parse().ok().filter(|limit| (1..=LISTED_MAX).contains(limit));
                     query.limit = Some(limit.ok_or_else(|| wrong(name))?);
                 }
-                _ => return Err(Refused::new(400, "query", format!("there is no parameter {name}"))),
+                "attributes" => query.shown.attributes = Some(value),
+                "status" => query.shown.status = Some(value),
+                _ => return Err(wrong(name)),
             }
         }
         Ok(query)
@@ -223,6 +253,9 @@ mod tests {
         let selector = format!("JMSMessageID = 'ID:AMQP_BINARY:{}' AND JMSCorrelationID = 'it''s'", "AB".repeat(24));
         assert_eq!(found, Ok(Act::Browse(wanted(Some(&selector), 0))));
         assert_eq!(act("GET", &format!("{QUEUE}list?limit=7")), Ok(Act::List(wanted(None, 0), 7)));
+        let shown = Shown { attributes: Some("*".into()), status: None };
+        let queue = "/ibmmq/rest/v1/admin/qmgr/QM1/queue/A%2FB?attributes=*";
+        assert_eq!(act("GET", queue), Ok(Act::Inquire("A/B".into(), shown)));
     }
 
     #[test]
@@ -234,6 +267,12 @@ mod tests {
             ("GET", "/ibmmq/rest/v2/messaging/qmgr/QM1/queue/Q/message/", (404, "unknown-path")),
             ("GET", "/ibmmq/rest/v2/messaging/qmgr/QM1/queue/%ff/message", (404, "unknown-path")),
             ("PUT", QUEUE, (405, "method")),
+            ("POST", "/livez", (405, "method")),
+            ("GET", "/livez/", (404, "unknown-path")),
+            ("GET", "/ibmmq/rest/v4/admin/qmgr/QM1/queue/Q", (404, "unknown-path")),
+            ("DELETE", "/ibmmq/rest/v1/admin/qmgr/QM1/queue/Q", (405, "method")),
+            ("PATCH", "/ibmmq/rest/v1/admin/qmgr/QM1/queue/Q", (415, "media-type")),
+            ("POST", "/ibmmq/rest/v2/messaging/qmgr/QM1/queue/Q/message?wait=7", (400, "query")),
             ("GET", "/ibmmq/rest/v2/messaging/qmgr/QM1/topic/T/message", (405, "method")),
             ("GET", "/ibmmq/rest/v2/messaging/qmgr/QM1/queue/Q/message?wait=soon", (400, "query")),
             ("GET", "/ibmmq/rest/v2/messaging/qmgr/QM1/queue/Q/message?colour=red", (400, "query")),

@@ -22,7 +22,7 @@ impl Wire for Http {
     fn in_progress(&self) -> u64 {
         let waiting = match self.exchange.as_ref().map(|exchange| &exchange.stage) {
             Some(Stage::Putting(putting)) if putting.is_whole => putting.body.len() as u64,
-            Some(Stage::Commanding(commanding)) => commanding.body.len() as u64,
+            Some(Stage::Reading(reading)) => reading.body.len() as u64,
             _ => 0,
         };
         self.server.in_progress() + waiting

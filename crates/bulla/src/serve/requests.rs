@@ -1,0 +1,132 @@
+//! What comes over HTTP and no dispatcher does: commands, and what is asked of single objects.
+
+use super::overseen;
+use super::overseer::Overseer;
+use super::pools::Threads;
+use crate::asker::Who;
+use crate::authority::Right;
+use crate::catalog::Sort;
+use crate::denials;
+use crate::front::http::answers::Refused;
+use crate::front::http::commands::{self, Answer, Asked, SHOWN_BYTES_MAX, Work};
+use crate::front::http::queue::{self, Changes, Shown};
+use crate::mqsc::compose::Pieces;
+use crate::mqsc::reply::{Outcome, Row};
+use crate::reason::{self, Refusal};
+use bulla_http::Response;
+use std::time::Instant;
+
+/// Does what a request asks for.
+pub(super) fn carry_out(threads: &Threads, asked: &mut Asked) -> Answer {
+    let client = Client { threads, user: asked.user.as_deref(), address: &asked.address };
+    match &mut asked.work {
+        Work::Commands { text, answers } => {
+            // The front end asks for none for a client without a user.
+            let user = client.user.unwrap_or_default().to_owned();
+            let overseer = Overseer::for_user(&threads.manager, user, client.address.to_owned());
+            let replies = overseen(threads, overseer, SHOWN_BYTES_MAX, text);
+            commands::answer(&replies, *answers)
+        }
+        Work::Inquire { queue, shown } => client.inquire(queue, shown),
+        Work::Set { queue, changes } => client.set(queue, std::mem::take(changes)),
+    }
+}
+
+/// Who asks.
+struct Client<'a> {
+    threads: &'a Threads,
+    user: Option<&'a str>,
+    address: &'a str,
+}
+
+impl Client<'_> {
+    /// A queue's attributes, and what goes on there (MQINQ).
+    fn inquire(&self, queue: &str, shown: &Shown) -> Answer {
+        self.check(Right::Inquire, queue)?;
+        let sort = self.sort(queue)?;
+        let defined = self.row(pieces("DISPLAY", word(sort), queue, &["ALL"]))?;
+        let status = match sort {
+            Sort::Local => Some(self.row(pieces("DISPLAY", "QSTATUS", queue, queue::STATUS_KEYWORDS))?),
+            _ => None,
+        };
+        Ok(queue::response(&defined, status.as_ref(), shown))
+    }
+
+    /// Changes whether a queue takes and gives messages, and its trigger (MQSET).
+    fn set(&self, queue: &str, changes: Changes) -> Answer {
+        self.check(Right::Set, queue)?;
+        let sort = self.sort(queue)?;
+        if sort == Sort::Model {
+            let detail = format!("{queue} is a model queue: there are no messages on it");
+            return Err(Refused::of_refusal(&Refusal::new(reason::OPTION_NOT_VALID_FOR_TYPE, detail)));
+        }
+        let word = word(sort);
+        if let Some(other) = changes.of_type.filter(|other| *other != word) {
+            return Err(Refused::new(400, "attribute", format!("{queue} is of type {word}, not {other}")));
+        }
+        let alter = Pieces { given: changes.given, ..pieces("ALTER", word, queue, &[]) };
+        self.carry_out(&alter).map(|_| Response::new(204))
+    }
+
+    /// Whether the client has a right on a name as it is opened. It is asked before the name is looked up, and a refusal
+    /// says nothing of whether there is such a queue.
+    fn check(&self, right: Right, name: &str) -> Result<(), Refused> {
+        let manager = &self.threads.manager;
+        let checked = manager.lock().check(Who::of_message(self.user, None), right, name);
+        checked.map(drop).map_err(|refusal| {
+            denials::tell(manager, Instant::now(), self.address, self.user, &refusal);
+            manager.ring_all();
+            Refused::of_refusal(&refusal)
+        })
+    }
+
+    /// What sort of queue has that name. A command would take it for many names where it ends in `*`: no queue's does.
+    fn sort(&self, name: &str) -> Result<Sort, Refused> {
+        let state = self.threads.manager.lock();
+        let sorts = [Sort::Local, Sort::Alias, Sort::Remote, Sort::Model];
+        let found = sorts.into_iter().find(|sort| state.definitions.has(*sort, name));
+        found.ok_or_else(|| Refused::of_refusal(&Refusal::new(reason::UNKNOWN_OBJECT_NAME, name)))
+    }
+
+    /// The only row that a command shows.
+    fn row(&self, pieces: Pieces) -> Result<Row, Refused> {
+        let unexpected = || Refused::new(500, "unexpected", "the queue can't be shown");
+        match self.carry_out(&pieces)? {
+            Outcome::Rows(rows) => rows.into_iter().next().ok_or_else(unexpected),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Has a command carried out, whose right was asked for.
+    fn carry_out(&self, pieces: &Pieces) -> Result<Outcome, Refused> {
+        let text = pieces.text().map_err(|error| Refused::new(400, "attribute", error.to_string()))?;
+        let manager = &self.threads.manager;
+        let overseer = Overseer::for_holder(manager, self.user.map(str::to_owned), self.address.to_owned());
+        let mut replies = overseen(self.threads, overseer, SHOWN_BYTES_MAX, &text);
+        match replies.pop().map(|reply| reply.outcome) {
+            Some(Outcome::Failed(failure)) => Err(Refused::of_command(&failure)),
+            Some(outcome) => Ok(outcome),
+            None => Err(Refused::new(500, "unexpected", "the queue manager did not take the command")),
+        }
+    }
+}
+
+fn pieces(verb: &str, noun: &str, name: &str, shown: &[&str]) -> Pieces {
+    Pieces {
+        verb: verb.to_owned(),
+        noun: noun.to_owned(),
+        name: Some(name.to_owned()),
+        shown: shown.iter().map(|word| (*word).to_owned()).collect(),
+        ..Pieces::default()
+    }
+}
+
+/// What MQSC calls a sort of queue.
+fn word(sort: Sort) -> &'static str {
+    match sort {
+        Sort::Alias => "QALIAS",
+        Sort::Remote => "QREMOTE",
+        Sort::Model => "QMODEL",
+        _ => "QLOCAL",
+    }
+}
