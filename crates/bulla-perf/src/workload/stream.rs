@@ -54,7 +54,7 @@ enum Topology {
 
 /// Messages a second; 0 for as fast as it goes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Rate(u64);
+pub(super) struct Rate(pub(super) u64);
 
 impl std::fmt::Display for Rate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -65,12 +65,13 @@ impl std::fmt::Display for Rate {
     }
 }
 
-fn target(text: &str) -> std::result::Result<Rate, String> {
+/// What `--rate` says.
+pub(super) fn target(text: &str) -> std::result::Result<Rate, String> {
     match text {
         "max" => Ok(Rate(0)),
         text => {
             let rate = text.parse().ok().filter(|rate| (1..=100_000_000).contains(rate));
-            rate.map(Rate).ok_or_else(|| "expected messages a second, or max".to_owned())
+            rate.map(Rate).ok_or_else(|| "expected a rate a second, or max".to_owned())
         }
     }
 }

@@ -9,26 +9,28 @@ mod customer;
 mod floor;
 mod market;
 mod mix;
+mod pace;
 mod pin;
 mod staff;
 
-use super::stream::settings;
+use super::stream::{Rate, settings, target};
 use crate::configuration::Configuration;
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::load::https::Site;
 use crate::report::trade as told;
-use crate::result::Sample;
+use crate::result::{Goal, Sample};
 use crate::run::measure::{self, Running};
 use crate::run::options::{Common, key};
 use crate::run::statistics::Spread;
-use crate::run::{self, Taken, Workload};
+use crate::run::{self, Taken, Workload, held};
 use crate::site::{Devices, Manager, Settings};
 use cards::Share;
 use clap::{Args, ValueEnum};
 use customer::Customer;
 use floor::Floor;
 use market::Market;
+use pace::Pace;
 use pin::Cores;
 
 /// Most requests of a connection.
@@ -58,8 +60,12 @@ pub struct TradeArgs {
     )]
     devices: Vec<String>,
     /// Customers: each has one request under way, and the next one after its answer
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000), help_heading = "Configurations")]
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=1_000), help_heading = "Configurations")]
     clients: u32,
+    /// Transactions a second of all customers together, comma separated; max for the next one after each answer. A rate
+    /// is a goal: the exit code is 8 where it is not held
+    #[arg(long, value_delimiter = ',', value_parser = target, default_values_t = [Rate(0)], help_heading = "Configurations")]
+    rate: Vec<Rate>,
     /// The key that orders and their confirmations are sealed with
     #[arg(long, default_value = "rsa2048", value_parser = key, help_heading = "Configurations")]
     order_key: String,
@@ -163,14 +169,20 @@ fn configurations(args: &TradeArgs) -> Result<Vec<Configuration>> {
                             resumed: *resumed,
                             ..Configuration::default()
                         };
-                        if !found.contains(&configuration) {
-                            found.push(configuration);
-                        }
+                        let at_a_rate = |rate: &Rate| Configuration { target_rate: rate.0, ..configuration.clone() };
+                        found.extend(args.rate.iter().map(at_a_rate));
                     }
                 }
             }
         }
     }
+    let mut seen: Vec<Configuration> = Vec::new();
+    found.retain(|one| {
+        !seen.contains(one) && {
+            seen.push(one.clone());
+            true
+        }
+    });
     Ok(found)
 }
 
@@ -299,8 +311,13 @@ impl Workload for Trade<'_> {
         let customers = (0..clients)
             .map(|number| Customer::new(&site, market.paths(), number, configuration.requests, run))
             .collect();
-        let floor = Floor::open(&market.broker(), customers)?;
+        let floor = Floor::open(&market.broker(), customers, Pace::of(configuration))?;
         Ok(Running { load: Box::new(floor), watched: vec![market.watched()] })
+    }
+
+    fn goal(&self, sample: &Sample) -> Option<Goal> {
+        let rate = sample.configuration.target_rate;
+        (rate != 0).then(|| held(rate as f64, sample, self.transactions()))
     }
 
     fn columns(&self, samples: &[&Sample]) -> Vec<(&'static str, String)> {
@@ -348,11 +365,17 @@ mod tests {
         let options = ["--key", "rsa4096,p256", "--requests", "1,10,100", "--resume", "false,true"];
         let plan = plan(&[&options[..], &["--tls-version", "1.2,1.3", "--devices", "cpu,1a"]].concat()).unwrap();
         assert_eq!(plan.len(), 2 * 2 * 3 * 2 * 2);
-        assert!(plan.iter().all(|one| one.in_flight == 16 && one.bytes == 0));
+        assert!(plan.iter().all(|one| one.in_flight == 24 && one.bytes == 0));
         let suites: Vec<&str> = plan.iter().map(|one| one.cipher.as_str()).collect();
         for suite in ["ECDHE_RSA_AES_256_GCM_SHA384", "ECDHE_ECDSA_AES_256_GCM_SHA384", TLS13] {
             assert!(suites.contains(&suite), "{suite}");
         }
+        let rates: Vec<u64> = self::plan(&["--devices", "cpu,cpu", "--rate", "max,250"])
+            .unwrap()
+            .iter()
+            .map(|one| one.target_rate)
+            .collect();
+        assert_eq!(rates, [0, 250]);
         assert_eq!(openssl_name("ECDHE_RSA_AES_256_GCM_SHA384"), "ECDHE-RSA-AES256-GCM-SHA384");
     }
 

@@ -48,6 +48,11 @@ impl Customer {
         Act::drawn(&mut self.random)
     }
 
+    /// What it draws from.
+    pub(super) fn random(&mut self) -> &mut Rng {
+        &mut self.random
+    }
+
     /// Does it.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use super::customer::Customer;
 use super::mix::Act;
+use super::pace::{LOOKS_EVERY, Pace};
 use super::staff::Staff;
 use crate::error::Result;
 use crate::load::client::Broker;
@@ -82,25 +83,33 @@ impl Floor {
     ///
     /// # Errors
     /// [`Error::Broker`](crate::error::Error::Broker): the staff was not let in.
-    pub(super) fn open(broker: &Broker, customers: Vec<Customer>) -> Result<Floor> {
+    pub(super) fn open(broker: &Broker, customers: Vec<Customer>, pace: Pace) -> Result<Floor> {
         let staff = Staff::start(broker)?;
         let gauge = Arc::new(Gauge::default());
         let mut floor = Floor { gauge, customers: Vec::new(), staff, found: Totals::default() };
         for (number, customer) in customers.into_iter().enumerate() {
             let gauge = Arc::clone(&floor.gauge);
             let thread = std::thread::Builder::new().name(format!("{APPLICATION}trade-{number}"));
-            floor.customers.push(thread.spawn(move || serve(customer, &gauge))?);
+            floor.customers.push(thread.spawn(move || serve(customer, pace, &gauge))?);
         }
         Ok(floor)
     }
 }
 
-/// The thread of a customer.
-fn serve(mut customer: Customer, gauge: &Gauge) -> Result<()> {
+/// The thread of a customer. A transaction that is due while another one goes on begins later, and its time counts from
+/// when it was due.
+fn serve(mut customer: Customer, pace: Pace, gauge: &Gauge) -> Result<()> {
+    let mut due = Instant::now();
     while !gauge.stop.load(Ordering::Acquire) {
-        let (act, before, begun) = (customer.next(), customer.done(), Instant::now());
+        let wait = due.saturating_duration_since(Instant::now());
+        if !wait.is_zero() {
+            std::thread::sleep(wait.min(LOOKS_EVERY));
+            continue;
+        }
+        let (act, before) = (customer.next(), customer.done());
         customer.act(act)?;
-        let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let took = u64::try_from(due.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        due = pace.next(due, Instant::now(), customer.random());
         gauge.totals.lock().unwrap_or_else(PoisonError::into_inner).add(act, took, before, customer.done());
         gauge.latencies.lock().unwrap_or_else(PoisonError::into_inner).record(took);
         gauge.transactions.fetch_add(1, Ordering::AcqRel);
