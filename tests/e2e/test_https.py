@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import subprocess
 
 import pytest
 
@@ -98,3 +99,17 @@ def test_the_end_of_an_answer_is_told_from_one_that_was_cut_off(qm, version):
         while piece := tls.recv(4096):
             answer += piece
     assert answer.startswith(b"HTTP/1.1 404 ")
+
+
+def test_a_client_can_not_have_a_connection_agree_on_new_keys(qm):
+    command = ["openssl", "s_client", "-tls1_2", "-connect", f"127.0.0.1:{port(qm, 'https')}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as client:
+        said = b""
+        # Once it has shown the session, it takes what comes in for data or, where it is an R alone, for its command.
+        while b"Verify return code" not in said:
+            said += client.stdout.read1()
+        client.stdin.write(b"R\n")
+        client.stdin.flush()
+        while piece := client.stdout.read1():
+            said += piece
+    assert b"RENEGOTIATING" in said and b"no renegotiation" in said, said

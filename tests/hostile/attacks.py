@@ -10,6 +10,7 @@ import random
 import select
 import ssl
 import struct
+import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
@@ -420,6 +421,22 @@ def http_handshakes(target, pace):
                 pass
 
 
+def http_renegotiation(target, pace):
+    """Asks for new handshakes within a connection, which the queue manager refuses; the next connection asks again."""
+    command = ["openssl", "s_client", "-tls1_2", "-connect", f"127.0.0.1:{target.https_port}"]
+    quiet = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    asks = b"R\n"
+    while not pace.pause(0.02):
+        with subprocess.Popen(command, **quiet) as client:
+            target.tally.connections += 1
+            with suppress(OSError):
+                while client.poll() is None and not pace.wait(0.05):
+                    client.stdin.write(asks)
+                    client.stdin.flush()
+                    target.tally.bytes_sent += len(asks)
+            client.kill()
+
+
 def http_garbage(target, pace):
     """Sends what two servers could read differently, what is too much, and bytes without sense."""
     chance = random.Random(2)
@@ -464,6 +481,7 @@ ATTACKS = [
     http_unread,
     http_requests,
     http_handshakes,
+    http_renegotiation,
     http_garbage,
 ]
 
