@@ -265,6 +265,22 @@ def defective_message(hosts, block):
     manager.wait_for_depth("SYSTEM.PROTECTION.ERROR.QUEUE", 1)
 
 
+def people_with_keys(hosts, block):
+    """`orders` signs for `billing`, as the README has it."""
+    private(hosts, block)
+    for user in ("orders", "billing"):
+        hosts.one.manager.add_user(user)
+    hosts.one.shell(
+        """
+        bulla cert create --ca demo --dn 'CN=Demo authority,O=Demo'
+        bulla cert create --ring orders --dn 'CN=orders,O=Demo' --signer demo
+        bulla cert create --ring billing --dn 'CN=billing,O=Demo' --signer demo --share orders
+        """,
+        0,
+        "keys",
+    )
+
+
 def deep_queue(hosts, block):
     hosts.one.manager.mqsc("ALTER QLOCAL(ORDERS) MAXDEPTH(1)")
     hosts.one.shell("bulla put ORDERS text", 0, "a put")
@@ -324,6 +340,7 @@ PAGES = {
         grants=ORDERS_TO_BILLING,
         before={"bulla policy check": private, "bulla error list": defective_message},
     ),
+    "doctor.md": Page(grants=ORDERS_TO_BILLING, before={"bulla doctor ORDERS": people_with_keys}),
     "queues.md": Page("DEFINE QLOCAL(ORDERS)"),
     "http.md": Page(),
     "sign-in.md": Page(),

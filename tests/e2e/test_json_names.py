@@ -77,6 +77,8 @@ def documents(site, tmp_path):
     yield "user list", said("user", "list", *data, "--json")
     yield "policy check", said("policy", "check", "SEALED", *data, "--json", "--profile", PROFILE, code=None)
     yield "policy check", said("policy", "check", "SEALED", *data, "--json", "--profile", tmp_path / "none", code=None)
+    yield "doctor", said("doctor", "SEALED", *data, "--json", code=None)
+    yield "doctor", said("doctor", *data, "--json", code=None)
     yield "plan show", said("plan", "show", PROFILE, "--json")
     for profile in (ROOT / "docs/operating/profiles").glob("*.toml"):
         yield "plan show", said("plan", "show", profile, "--json")
@@ -134,7 +136,7 @@ def test_the_program_makes_no_name_of_another_spelling():
 def test_no_command_has_json_that_is_not_looked_at_here():
     """Every command with --json is among those above; workloads of perf print what stream does."""
     looked_at = {"mqsc", "audit show", "cert list", "user list", "seal inspect"}
-    looked_at |= {"policy check", "plan show", "plan predict"}
+    looked_at |= {"policy check", "doctor", "plan show", "plan predict"}
     looked_at |= {f"report {report}" for report in ("crypto", "chinit", "costs", "queues", "policies")}
     found, waiting = set(), [()]
     while waiting:

@@ -120,6 +120,50 @@ def test_a_key_on_the_token_is_nowhere_else(qm):
     assert rows["HSM", "RSA-SIGN", 2048]["JOBS"] >= 1 and rows["HSM", "RSA-UNWRAP", 2048]["JOBS"] >= 1
 
 
+def doctor(qm, user):
+    """(condition, check, cause) of what is not well, and all rows."""
+    done = qm.run("doctor", "SEALED", "--user", user, "--data", qm.data, "--json", code=None)
+    found = json.loads(done.stdout)["found"]
+    broken = [(row["condition"], row["check"], row["cause"]) for row in found if row["condition"] == "BROKEN"]
+    # Both may put and get here; one is the signer, the other the recipient.
+    meant = {("RECIP", "not-a-recipient"), ("SIGNER", "signer-not-authorised")}
+    return [row for row in broken if row[1:] not in meant], found
+
+
+def test_doctor_uses_a_key_on_the_token_as_a_message_does_and_says_when_it_is_away(qm, token):
+    broken, found = doctor(qm, "orders")
+    assert broken == []
+    said = {row["check"]: row["details"] for row in found if row["condition"] == "WELL"}
+    assert "orders → billing" in said["PROBE"] and "its key is on the token of HSM, which runs" in said["DEVICES"]
+    rows = json.loads(qm.run("policy", "check", "SEALED", "--data", qm.data, "--json", code=None).stdout)["check"]
+    trials = {(row["by"], row["for"]): row["result"] for row in rows if row["check"] == "TRIAL"}
+    assert trials["orders", "billing"] == "OPENS"
+    with qm.connect("orders") as orders:
+        orders.put("SEALED", clear())
+    assert doctor(qm, "billing")[0] == []
+
+    token["control"].write_text("removed\n")
+    try:
+        # Nothing else asks for it: the probe is the first to miss it.
+        assert ("BROKEN", "PROBE", "key-unavailable") in doctor(qm, "orders")[0]
+        wait_until(lambda: ("BROKEN", "DEVICES", "key-unavailable") in doctor(qm, "orders")[0], "the token is missed")
+        assert ("BROKEN", "MESSAGES", "key-unavailable") in doctor(qm, "billing")[0]
+    finally:
+        token["control"].write_text("")
+    wait_until(lambda: device(qm)["STATUS"] == "RUNNING", "the token is back")
+    assert doctor(qm, "billing")[0] == []
+
+    qm.mqsc("STOP DEVICE(HSM)")
+    broken, found = doctor(qm, "orders")
+    [row] = [row for row in found if (row["check"], row["condition"]) == ("DEVICES", "BROKEN")]
+    assert "STOPPED" in row["details"] and "START DEVICE('HSM')" in row["mend"][0]
+    qm.mqsc("START DEVICE(HSM)")
+    wait_until(lambda: device(qm)["STATUS"] == "RUNNING", "it runs again")
+    assert doctor(qm, "orders")[0] == []
+    with qm.connect("billing") as billing:
+        assert bytes(billing.get("SEALED").body) == bytes(clear().body)
+
+
 def test_whatever_becomes_of_the_token_no_message_is_lost_or_condemned(qm, token):
     control = token["control"]
     offline = lambda: device(qm)["STATUS"] != "RUNNING"

@@ -155,6 +155,8 @@ pub struct Findings {
     pub left: u64,
     /// Users or trials that were left out, because there are too many.
     pub left_out: Vec<String>,
+    /// Messages that are for no user who may get and has a key ring here, and the number of the first.
+    pub for_no_user: (u64, u64),
 }
 
 impl Findings {

@@ -11,6 +11,7 @@ pub mod cipher_spec;
 pub mod connections;
 mod dead_letter;
 mod definitions;
+pub mod diagnosis;
 pub mod exit_codes;
 pub mod findings;
 pub mod limits;

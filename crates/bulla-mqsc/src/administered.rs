@@ -1,10 +1,12 @@
 //! What the admin language works on: the queue manager, or a test's paper.
 
+use super::diagnosis::DoctorQuestion;
 use super::policy_check::PolicyQuestion;
 use super::run::messages;
 use bulla_catalog::authority::Role;
 use bulla_catalog::calendar::moment;
 use bulla_catalog::connections::{Connected, ConnectionId, Connections};
+use bulla_catalog::diagnosis::Diagnosis;
 use bulla_catalog::findings::Findings;
 use bulla_catalog::limits::UserStatus;
 use bulla_catalog::lockouts::InForce;
@@ -65,6 +67,15 @@ pub trait Administered {
     /// The journal can't be read.
     fn check_policy(&mut self, _question: &PolicyQuestion) -> Result<Findings, AdminError> {
         Err(AdminError::Failed { reason: 2102, detail: "there are no key rings here".into() })
+    }
+
+    /// What is wrong on the way from a put by a name to its get, or with the machine, the worst first. Changes nothing.
+    /// Whatever has no queues refuses.
+    ///
+    /// # Errors
+    /// The journal can't be read.
+    fn diagnose(&mut self, _question: &DoctorQuestion) -> Result<Vec<Diagnosis>, AdminError> {
+        Err(AdminError::Failed { reason: 2102, detail: "there is no queue manager here".into() })
     }
 
     /// What goes on at a local queue; none when there is no such queue.

@@ -6,7 +6,8 @@
 //! from here to there. `nouns` know what the attributes of one object mean together, and [`meters`] what devices count,
 //! [`protection`] what policies do, [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads queues' and
 //! policies' rows back, `authority` is about records, [`topic_status`] about how topics and subscriptions stand,
-//! `channel_rule` about rules for connections, `connection` about who is connected, and `lockout` about who has to wait.
+//! `channel_rule` about rules for connections, `connection` about who is connected, `lockout` about who has to wait,
+//! and `diagnosis` about what is wrong.
 //! [`objects`] keeps what the commands define as MQSC text that is read back by the same parser.
 //! [`reference`](mod@reference) turns the table into `HELP` and the reference page.
 //!
@@ -19,6 +20,7 @@ pub mod compose;
 mod connection;
 pub mod costs;
 pub mod dead_letters;
+mod diagnosis;
 pub mod difference;
 pub mod kept;
 mod lockout;
@@ -45,6 +47,7 @@ mod metered;
 #[cfg(test)]
 pub(crate) mod transcripts;
 
+pub use diagnosis::DoctorQuestion;
 pub use policy::all_from_text as policies_from_text;
 pub use policy_check::PolicyQuestion;
 pub use reply::Reply;

@@ -13,6 +13,12 @@ pub fn text(policy: &Arc<Policy>) -> String {
     nouns::policy::text(policy)
 }
 
+/// What the policy protects, as it is shown: `PRIVACY`.
+#[must_use]
+pub fn quality(policy: &Policy) -> String {
+    nouns::policy::quality(policy)
+}
+
 /// Reads [`text`]'s form: one `SET POLICY` command.
 ///
 /// # Errors

@@ -7,7 +7,9 @@ pub use super::administered::{AdminError, Administered, Applied, Replay, Replaye
 use super::parse::{self, Statement, SyntaxError};
 use super::reply::{Failure, FailureKind, Outcome, Reply};
 use super::table::{Act, Defining, Doing, Key};
-use super::{channel, connection, dead_letters, lockout, policy_check, reference, status, topic_status, unit};
+use super::{
+    channel, connection, dead_letters, diagnosis, lockout, policy_check, reference, status, topic_status, unit,
+};
 use crate::nouns::{self, authority, channel_rule, noun, queue_manager, queues};
 use bulla_catalog::system_queues::ERROR_QUEUE;
 use bulla_catalog::{Change, Definitions, Sort};
@@ -215,6 +217,10 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
             let question = policy_check::question(statement, target.definitions())?;
             let findings = target.check_policy(&question).map_err(|error| failure(&error))?;
             Ok(Outcome::Rows(policy_check::rows(&findings)))
+        }
+        Doing::CheckQueue | Doing::CheckManager => {
+            let found = target.diagnose(&diagnosis::question(statement)?).map_err(|error| failure(&error))?;
+            Ok(Outcome::Rows(diagnosis::rows(&found)))
         }
         Doing::DisplayDeadLetters => dead_letters::display(statement, target).map(Outcome::Rows),
         Doing::StartDevice | Doing::StopDevice => {

@@ -159,6 +159,8 @@ pub enum Doing {
     ClearLocal,
     ReplayLocal,
     CheckPolicy,
+    CheckQueue,
+    CheckManager,
     DisplayDeadLetters,
     DisplaySubscriptionStatus,
     DisplayTopicStatus,

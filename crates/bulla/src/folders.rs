@@ -8,3 +8,6 @@ pub const RINGS: &str = "rings";
 
 /// Certificate and key of the TLS listener.
 pub const TLS: &str = "tls";
+
+/// Authorities of the data directory's own, a folder each.
+pub const AUTHORITIES: &str = "authorities";

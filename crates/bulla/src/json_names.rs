@@ -349,6 +349,10 @@ const OUTPUTS: &[Output] = &[
         ],
     },
     Output {
+        what: "bulla doctor --json",
+        names: &["about", "cause", "check", "condition", "details", "found", "looks_at", "mend", "queue", "user"],
+    },
+    Output {
         what: "bulla policy check --json",
         names: &[
             "application",

@@ -7,6 +7,7 @@ pub mod audit_log;
 pub mod cli;
 pub mod cost_activity;
 pub mod dead_letters;
+mod doctor;
 mod expiring_certificates;
 pub mod folders;
 mod front;
@@ -21,6 +22,7 @@ mod simulation;
 pub mod task_activity;
 pub mod tls;
 pub mod traffic_activity;
+mod trial_device;
 pub mod turn;
 #[cfg(test)]
 mod whole;

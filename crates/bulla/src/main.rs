@@ -35,6 +35,7 @@ enum Command {
     Trigger(cli::trigger::TriggerArgs),
     Dlq(cli::dlq::DlqArgs),
     Policy(cli::policy::PolicyArgs),
+    Doctor(cli::doctor::DoctorArgs),
     Seal(cli::seal::SealArgs),
     Report(cli::report::ReportArgs),
     /// Measure what protection costs: `bulla perf --help`
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         Command::Trigger(args) => cli::trigger::run(&args),
         Command::Dlq(args) => cli::dlq::run(&args),
         Command::Policy(args) => cli::policy::run(&args),
+        Command::Doctor(args) => cli::doctor::run(&args),
         Command::Seal(args) => cli::seal::run(&args),
         Command::Report(args) => cli::report::run(&args),
         Command::Perf(words) => cli::perf::run(&parsed::<Perf>("bulla perf", words).args),

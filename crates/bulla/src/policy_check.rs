@@ -1,7 +1,7 @@
 //! What a policy would do with the users, key rings and messages that are there. Asking changes nothing: what is sealed
 //! for a trial and what is opened of a queue is dropped again.
 
-use crate::audit::{Audit, Purpose};
+use crate::audit::Purpose;
 use crate::authority::{ObjectType, Right};
 use crate::catalog::findings::{
     EXPIRY_NOTICE, Fate, Findings, MessagesFinding, NameFinding, PAYLOADS, Trial, Used, UserFinding, Why,
@@ -10,9 +10,10 @@ use crate::envelope::{self, Arrival};
 use crate::folders::RINGS;
 use crate::manager::{Manager, State};
 use crate::random::Random;
+use crate::trial_device::TrialDevice;
 use crate::wall_clock::{from_wall_ms, wall_ms};
 use bulla_amqp::Payload;
-use bulla_device::{CpuDevice, Device, DeviceError, Finished, Job, Kind, Operation, SystemRandom};
+use bulla_device::SystemRandom;
 use bulla_queue::{Found, QueueId, ReadError};
 use bulla_seal::certificate::{Certificate, CertificateError, Usage, utc};
 use bulla_seal::policy::{Quality, SealedAt};
@@ -38,10 +39,33 @@ const BATCH_MESSAGES_MAX: usize = 64;
 /// The payload of a trial.
 const TRIAL_PAYLOAD: &[u8] = b"trial";
 
+/// For whom a policy is tried.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    /// The user who puts or gets; none for all of them.
+    pub(crate) user: Option<String>,
+    /// Users on either side of the trials.
+    pub(crate) trial_users_max: usize,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self { user: None, trial_users_max: TRIAL_USERS_MAX }
+    }
+}
+
+impl Scope {
+    /// Whether what one user seals is to be opened by another one.
+    fn has(&self, by: &str, for_whom: &str) -> bool {
+        self.user.as_ref().is_none_or(|user| user == by || user == for_whom)
+    }
+}
+
 /// What is asked about, as the definitions have it.
 pub(crate) struct Subject {
     policy: Arc<Policy>,
     in_force: bool,
+    scope: Scope,
     destination: String,
     /// The local queue, where messages of this name lie on one.
     queue: Option<QueueId>,
@@ -55,9 +79,11 @@ pub(crate) struct Subject {
 
 impl Subject {
     /// Finds the queue and its users.
-    pub(crate) fn new(manager: &Manager, state: &State, policy: Arc<Policy>, in_force: bool) -> Self {
+    pub(crate) fn new(manager: &Manager, state: &State, policy: Arc<Policy>, in_force: bool, scope: Scope) -> Self {
         let name = policy.name.clone();
-        let route = state.route(&name);
+        let route = state.put_route(&name);
+        // From another queue manager's queue no one gets here.
+        let is_remote = route.as_ref().is_ok_and(|route| route.transmission.is_some());
         let destination = match &route {
             Ok(route) => state.bound_to(route),
             Err(_) => state.destination(&name),
@@ -65,14 +91,18 @@ impl Subject {
         let mut names: BTreeSet<String> = manager.sign_ins.users.names().into_iter().collect();
         let with_ring: BTreeSet<String> = ring_users(manager).collect();
         names.extend(with_ring.iter().cloned());
+        names.extend(scope.user.clone());
+        let is_asked = |user: &String| scope.user.as_ref() == Some(user);
         let mut users: Vec<(String, bool, bool)> = names
             .into_iter()
             .map(|user| {
                 let rights = state.definitions.authorities.rights(Some(&user), ObjectType::Queue, &name);
-                (user, rights.has(Right::Put), rights.has(Right::Get))
+                (user, rights.has(Right::Put), rights.has(Right::Get) && !is_remote)
             })
-            .filter(|(user, put, get)| *put || *get || with_ring.contains(user))
+            .filter(|(user, put, get)| *put || *get || with_ring.contains(user) || is_asked(user))
             .collect();
+        // Who is asked about is looked at whatever is left out.
+        users.sort_by_key(|(user, ..)| !is_asked(user));
         let mut left_out = Vec::new();
         if users.len() > USERS_MAX {
             left_out.push(format!("{} users beyond the first {USERS_MAX}", users.len() - USERS_MAX));
@@ -83,6 +113,7 @@ impl Subject {
         Self {
             conflict: conflict.map(|error| error.to_string()),
             in_force,
+            scope,
             destination,
             queue: route.as_ref().ok().filter(|route| route.transmission.is_none()).map(|route| route.queue),
             message_bytes_max: route.as_ref().ok().map(|route| route.message_bytes_max),
@@ -96,8 +127,9 @@ impl Subject {
     /// Looks at users, rings and certificates, and tries them. Takes private-key operations: the queues are not locked
     /// meanwhile.
     pub(crate) fn look(self, manager: &Manager, now: SystemTime, instant: Instant) -> Look {
-        let Self { policy, in_force, destination, queue, no_queue, conflict, message_bytes_max, users, mut left_out } =
+        let Self { policy, in_force, scope, destination, queue, no_queue, conflict, message_bytes_max, users, .. } =
             self;
+        let mut left_out = self.left_out;
         let rings: Vec<Result<Arc<Ring>, Why>> = users
             .iter()
             .map(|(user, ..)| {
@@ -115,9 +147,9 @@ impl Subject {
             manager: &manager.name,
             destination: &destination,
             now,
-            device: Watched::new(&manager.told.audit),
+            device: device(manager, in_force),
         };
-        let (trials, more) = trier.all(&parties, &found);
+        let (trials, more) = trier.all(&parties, &found, &scope);
         left_out.extend(more);
         let sealer = (parties.iter().zip(&found))
             .filter(|(_, found)| found.seals.is_ok())
@@ -146,13 +178,14 @@ impl Subject {
             looked_at: 0,
             left: 0,
             left_out,
+            for_no_user: (0, 0),
         };
         Look {
             findings,
             queue,
             readers,
             opener: Opener::new(),
-            device: Watched::new(&manager.told.audit),
+            device: device(manager, in_force),
             counted: BTreeMap::new(),
         }
     }
@@ -171,7 +204,7 @@ pub(crate) struct Look {
     queue: Option<QueueId>,
     readers: Vec<(String, Arc<Ring>)>,
     opener: Opener,
-    device: Watched,
+    device: TrialDevice,
     counted: BTreeMap<(Option<String>, Fate), (u64, u64)>,
 }
 
@@ -217,10 +250,17 @@ impl Look {
                 true => vec![None],
                 false => self.readers.iter().cloned().map(Some).collect(),
             };
+            let mut is_for_no_user = true;
             for reader in readers {
                 let (user, ring) = reader.unzip();
                 let fate = self.fate(&payload, &destinations, ring.as_ref(), put_at, now);
+                is_for_no_user &= fate == Fate::NotMine;
                 let (count, _) = self.counted.entry((user, fate)).or_insert((0, found.id.0));
+                *count += 1;
+            }
+            if is_for_no_user {
+                let (count, first) = &mut self.findings.for_no_user;
+                *first = if *count == 0 { found.id.0 } else { *first };
                 *count += 1;
             }
         }
@@ -399,65 +439,19 @@ fn name(
     NameFinding { signs, dn: dn.to_string(), found: newest.map(|newest| (used(newest, now), whose)), missing }
 }
 
-/// The processor, with a count of what was done with private keys: a trial uses them as a message does, and the audit
-/// log says so.
-struct Watched {
-    device: CpuDevice,
-    audit: Arc<Audit>,
-    operations: u64,
-}
-
-impl Watched {
-    fn new(audit: &Arc<Audit>) -> Self {
-        Self { device: CpuDevice::new("cpu"), audit: audit.clone(), operations: 0 }
-    }
-
-    /// What was done since the last time was for one message, with a key of that user.
-    fn note(&mut self, user: &str, purpose: Purpose) {
-        let operations = std::mem::take(&mut self.operations);
-        if operations > 0 {
-            self.audit.key(user, None, purpose).add(1, operations);
-        }
-    }
-}
-
-impl Device for Watched {
-    fn submit(&mut self, jobs: &mut Vec<Job>) -> Result<usize, DeviceError> {
-        let uses_private_key = |job: &Job| match job.work.operation() {
-            Operation::RsaSign | Operation::RsaUnwrap | Operation::EcdsaSign | Operation::EcdhDerive => true,
-            Operation::RsaVerify | Operation::RsaWrap | Operation::EcdsaVerify | Operation::EcdhEphemeral => false,
-        };
-        let of_jobs: Vec<bool> = jobs.iter().map(uses_private_key).collect();
-        let taken = self.device.submit(jobs)?;
-        self.operations += of_jobs.into_iter().take(taken).map(u64::from).sum::<u64>();
-        Ok(taken)
-    }
-
-    fn poll(&mut self, done: &mut Vec<Finished>) -> Result<(), DeviceError> {
-        self.device.poll(done)
-    }
-
-    fn name(&self) -> &str {
-        self.device.name()
-    }
-
-    fn kind(&self) -> Kind {
-        self.device.kind()
-    }
-}
-
 /// Seals and opens to see.
 struct Trier<'a> {
     policy: &'a Arc<Policy>,
     manager: &'a str,
     destination: &'a str,
     now: SystemTime,
-    device: Watched,
+    device: TrialDevice,
 }
 
 impl Trier<'_> {
     /// All users who may put and can seal, with all users who may get and have a ring.
-    fn all(&mut self, parties: &[Party], found: &[UserFinding]) -> (Vec<Trial>, Option<String>) {
+    fn all(&mut self, parties: &[Party], found: &[UserFinding], scope: &Scope) -> (Vec<Trial>, Option<String>) {
+        let max = scope.trial_users_max;
         let both = || parties.iter().zip(found);
         let putters: Vec<_> = both().filter(|(party, found)| party.may_put && found.seals.is_ok()).collect();
         let getters: Vec<_> = both().filter(|(party, _)| party.may_get && party.ring.is_ok()).collect();
@@ -465,12 +459,17 @@ impl Trier<'_> {
             return (Vec::new(), None);
         }
         let most = putters.len().max(getters.len());
-        let more = (most > TRIAL_USERS_MAX).then(|| format!("trials with more than {TRIAL_USERS_MAX} users on a side"));
+        let more = (most > max).then(|| format!("trials with more than {max} users on a side"));
         let mut trials = Vec::new();
-        for (putter, _) in putters.iter().take(TRIAL_USERS_MAX) {
+        for (putter, _) in putters.iter().take(max) {
+            let readers: Vec<_> =
+                getters.iter().take(max).filter(|(getter, _)| scope.has(&putter.user, &getter.user)).collect();
             let Ok(ring) = &putter.ring else { continue };
+            if readers.is_empty() && !scope.has(&putter.user, "") {
+                continue;
+            }
             let sealed = self.seal(ring);
-            for (getter, _) in getters.iter().take(TRIAL_USERS_MAX) {
+            for (getter, _) in readers {
                 let Ok(ring) = &getter.ring else { continue };
                 let result = sealed.clone().and_then(|(sealed, bound)| self.open(ring, sealed, bound));
                 trials.push(Trial { by: putter.user.clone(), for_whom: getter.user.clone(), result });
@@ -512,8 +511,13 @@ impl Trier<'_> {
     }
 }
 
+/// Keys on tokens are used where a policy in force uses them anyway.
+fn device(manager: &Manager, in_force: bool) -> TrialDevice {
+    TrialDevice::new(&manager.told.audit, in_force.then(|| manager.workers.devices.scheduler()))
+}
+
 /// Users that have a key ring.
-fn ring_users(manager: &Manager) -> impl Iterator<Item = String> + use<> {
+pub(crate) fn ring_users(manager: &Manager) -> impl Iterator<Item = String> + use<> {
     let entries = std::fs::read_dir(manager.data.join(RINGS)).into_iter().flatten().flatten();
     entries.filter(|entry| entry.path().is_dir()).filter_map(|entry| entry.file_name().into_string().ok())
 }

@@ -2,6 +2,33 @@
 
 use super::*;
 use crate::nouns::{queue_manager, queues};
+use bulla_catalog::MESSAGE_BYTES_MAX;
+use bulla_catalog::diagnosis::DAYS_MAX;
+
+/// Longest name of a user in characters.
+const USER_CHARS_MAX: usize = 128;
+
+static CHECKED_USER: Attribute = attribute(
+    Key::Own("CHECKED USER"),
+    "USER",
+    Kind::Text { chars_max: USER_CHARS_MAX },
+    "",
+    "Look at the way of this user's messages; what concerns other users alone is a warning without it.",
+);
+static CHECKED_DAYS: Attribute = attribute(
+    Key::Own("CHECKED DAYS"),
+    "DAYS",
+    Kind::Number { min: 0, max: DAYS_MAX },
+    "30",
+    "Tell of certificates and revocation lists that end within so many days.",
+);
+static CHECKED_BYTES: Attribute = attribute(
+    Key::Own("CHECKED BYTES"),
+    "BYTES",
+    Kind::Number { min: 0, max: MESSAGE_BYTES_MAX },
+    "",
+    "Whether a payload of so many bytes fits, once it is sealed.",
+);
 
 /// The commands after those of queues and topics.
 pub(crate) static COMMANDS_OF_PROTECTION: &[Command] = &[
@@ -42,6 +69,21 @@ pub(crate) static COMMANDS_OF_PROTECTION: &[Command] = &[
         options: &[&OF_TYPE, &WHERE, &ALL],
         attributes: queues::DISPLAYED,
         examples: &["DISPLAY QUEUE(*)", "DIS Q(*) TYPE(QLOCAL) CURDEPTH"],
+        since: V1,
+    },
+    Command {
+        act: Act::Does(Doing::CheckQueue),
+        verb: "CHECK",
+        noun: "QUEUE",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Walk the way of a message from its put by that name to its get, change nothing, and say what is \
+         broken, why, and the command that mends it: names, rights, rules for connections, policy, keys and \
+         certificates, lengths, devices, channel, disk. It seals and opens a message in memory. `bulla doctor` prints \
+         it for people.",
+        options: &[&CHECKED_USER, &CHECKED_BYTES, &CHECKED_DAYS],
+        attributes: &[],
+        examples: &["CHECK QUEUE(ORDERS)", "CHECK QUEUE(ORDERS) USER('billing') DAYS(90)"],
         since: V1,
     },
     Command {
@@ -138,6 +180,20 @@ pub(crate) static COMMANDS_OF_PROTECTION: &[Command] = &[
         options: &[&ALL],
         attributes: queue_manager::SHOWN,
         examples: &["DISPLAY QMGR", "DIS QMGR DEADQ"],
+        since: V1,
+    },
+    Command {
+        act: Act::Does(Doing::CheckManager),
+        verb: "CHECK",
+        noun: "QMGR",
+        name: NameUse::None,
+        object: "queue manager",
+        summary: "Look at the machine and the queue manager as a whole, and change nothing: cryptographic library, \
+         processor, memory, core files, file modes, key rings, devices, channels, disk, dates ahead, clock. With USER \
+         also whether that user can sign in and seal.",
+        options: &[&CHECKED_USER, &CHECKED_DAYS],
+        attributes: &[],
+        examples: &["CHECK QMGR", "CHECK QMGR USER('orders')"],
         since: V1,
     },
 ];

@@ -5,6 +5,7 @@ mod rows;
 mod verify;
 
 use super::CliError;
+use crate::folders::{AUTHORITIES, RINGS};
 pub use args::CertArgs;
 use args::{
     CertCommand, CreateArgs, ExportArgs, Format, ImportArgs, ListArgs, PassphraseArgs, Place, ProfileArgs, RevokeArgs,
@@ -30,10 +31,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Where rings are, below the data directory.
-const RINGS: &str = "rings";
-/// Where authorities are, below the data directory.
-const AUTHORITIES: &str = "authorities";
 /// The largest file that is read.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 

@@ -6,6 +6,7 @@ pub mod cert;
 pub mod connection;
 pub mod demo;
 pub mod dlq;
+pub mod doctor;
 pub mod error;
 pub mod get;
 pub mod journal;

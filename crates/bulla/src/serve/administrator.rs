@@ -9,6 +9,7 @@ use super::pools::Threads;
 use crate::accounting::Traffic;
 use crate::authority::ANONYMOUS;
 use crate::catalog::connections::{Connected, ConnectionId, Connections};
+use crate::catalog::diagnosis::Diagnosis;
 use crate::catalog::findings::Findings;
 use crate::catalog::limits::UserStatus;
 use crate::catalog::lockouts::InForce;
@@ -20,12 +21,13 @@ use crate::catalog::{Change, DeadLetter, Definitions, Object, Sort};
 use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::supervisor;
 use crate::connections::{ANSWER_WITHIN, Survey};
+use crate::doctor::{self, Doctor, Way};
 use crate::envelope;
 use crate::mailbox::Notice;
 use crate::manager::{Clients, Manager, State};
-use crate::mqsc::PolicyQuestion;
 use crate::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed, told};
-use crate::policy_check::{MESSAGES_TIME_MAX, Subject};
+use crate::mqsc::{DoctorQuestion, PolicyQuestion};
+use crate::policy_check::{MESSAGES_TIME_MAX, Scope, Subject};
 use crate::reason::{self, Refusal};
 use crate::task::costs_now;
 use crate::wall_clock::{from_wall_ms, wall_ms};
@@ -325,6 +327,25 @@ impl<'a> Administrator<'a> {
         Ok(queue)
     }
 
+    /// Tries a policy, and looks at so many messages of its queue for so long.
+    fn try_policy(&mut self, subject: Subject, max: usize, time_max: Duration) -> Result<Findings, AdminError> {
+        let began = Instant::now();
+        let mut look = self.apart(|manager| subject.look(manager, SystemTime::now(), began));
+        let (looked_from, mut after) = (Instant::now(), None);
+        while looked_from.elapsed() < time_max {
+            let seen = usize::try_from(look.looked_at()).unwrap_or(usize::MAX);
+            let now = SystemTime::now();
+            let left = max.saturating_sub(seen);
+            let taken = self.read_back(|state| look.take(state, &mut after, left, now)).map_err(failed)?;
+            if taken.is_empty() {
+                break;
+            }
+            self.apart(|_| look.judge(taken, now));
+        }
+        let status = look.queue().and_then(|queue| self.state.store.status(queue));
+        Ok(look.done(status.map_or(0, |status| u64::from(status.depth))))
+    }
+
     /// What the label of a message says, of which the front is read where that is enough.
     fn dead_letter(&mut self, found: &Found) -> Result<DeadLetter, ReadError> {
         let (head, is_whole) = self.read_back(|state| state.store.head(found.id, LABEL_BYTES))?;
@@ -442,22 +463,29 @@ impl Administered for Administrator<'_> {
     }
 
     fn check_policy(&mut self, question: &PolicyQuestion) -> Result<Findings, AdminError> {
-        let subject = Subject::new(self.manager, &self.state, question.policy.clone(), question.in_force);
-        let began = Instant::now();
-        let mut look = self.apart(|manager| subject.look(manager, SystemTime::now(), began));
-        let mut after = None;
-        while began.elapsed() < MESSAGES_TIME_MAX {
-            let seen = usize::try_from(look.looked_at()).unwrap_or(usize::MAX);
-            let now = SystemTime::now();
-            let left = question.messages_max.saturating_sub(seen);
-            let taken = self.read_back(|state| look.take(state, &mut after, left, now)).map_err(failed)?;
-            if taken.is_empty() {
-                break;
+        let (policy, in_force) = (question.policy.clone(), question.in_force);
+        let subject = Subject::new(self.manager, &self.state, policy, in_force, Scope::default());
+        self.try_policy(subject, question.messages_max, MESSAGES_TIME_MAX)
+    }
+
+    fn diagnose(&mut self, question: &DoctorQuestion) -> Result<Vec<Diagnosis>, AdminError> {
+        let manager = self.manager.clone();
+        let mut doctor = Doctor::new(&manager, question);
+        let now = SystemTime::now();
+        match &question.queue {
+            Some(name) => {
+                let mut way = Way::look(&mut doctor, &self.state, name);
+                let subject = way.subject.take();
+                let tried = subject.map(|it| self.try_policy(it, doctor::MESSAGES_MAX, doctor::MESSAGES_TIME_MAX));
+                let findings = tried.transpose()?;
+                self.apart(|_| doctor::keys(&mut doctor, &way, findings.as_ref(), now));
             }
-            self.apart(|_| look.judge(taken, now));
+            None => {
+                doctor.manager_as_a_whole(&self.state);
+                self.apart(|_| doctor.machine(now));
+            }
         }
-        let status = look.queue().and_then(|queue| self.state.store.status(queue));
-        Ok(look.done(status.map_or(0, |status| u64::from(status.depth))))
+        Ok(doctor.found.sorted())
     }
 
     fn dead_letters(&mut self, queue: &str, after: Option<u64>, max: usize) -> Result<Vec<DeadLetter>, AdminError> {

@@ -2,7 +2,7 @@
 
 use super::{StartError, file};
 use crate::catalog::names::{NAME_CHARS_MAX, is_name};
-use crate::folders::{RINGS, TLS};
+use crate::folders::{AUTHORITIES, RINGS, TLS};
 use crate::random::Random;
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::create::AlternativeName;
@@ -15,8 +15,6 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The folder of authorities in the data directory.
-pub(crate) const AUTHORITIES: &str = "authorities";
 /// The authority that signs the TLS listener's certificate where the operator brought none.
 const LOCAL: &str = "local";
 /// Most characters of the host's name in a queue manager's: MQ's limit, less a dot and eight digits.

@@ -267,8 +267,18 @@ mod tests {
         };
         assert_eq!(needs("CHECK POLICY(ORDERS)"), None);
         assert_eq!(needs("CHECK POLICY(ORDERS) MESSAGES(5)"), None);
+        assert_eq!(needs("CHECK QUEUE(ORDERS) USER('billing')"), None);
+        assert_eq!(needs("CHECK QMGR"), None);
         for proposed in ["ENCALG(AES256CBC) WEAK(YES) RECIP('CN=b')", "SIGNALG(SHA256)", "MESSAGES(5) KEYWRAP(PKCS1)"] {
             assert_eq!(needs(&format!("CHECK POLICY(ORDERS) {proposed}")), Some(Role::All), "{proposed}");
+        }
+        // Whoever may only look does not learn of users, rings and files, and has no key used.
+        let looks = format!("ALTER ADMIN(OPERATORS) OSUSER('{OPERATOR}') ROLE(LOOK)");
+        assert!(matches!(admin::request(data.path(), &looks).unwrap()[0].outcome, Outcome::Done { .. }));
+        for check in
+            ["CHECK QUEUE(ORDERS)", "CHECK QUEUE(NO.SUCH) USER('billing')", "CHECK QMGR", "CHECK POLICY(ORDERS)"]
+        {
+            assert_eq!(needs(check), Some(Role::Operate), "{check}");
         }
         running.stop().unwrap();
     }
