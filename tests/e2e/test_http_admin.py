@@ -1,6 +1,7 @@
 """Commands and health over HTTP: what is answered, who may have what carried out, and what the audit log says of it."""
 
 import json
+import re
 import socket
 import threading
 
@@ -163,6 +164,8 @@ def test_a_page_of_another_site_can_have_nothing_carried_out(qm, carol):
     [
         (b"{", JSON, 400),
         (b'{"type": "runCommandJSON", "command": "display"}', JSON, 400),
+        (b'{"type": "runCommandJSON", "command": "help", "qualifier": ""}', JSON, 400),
+        (b'{"type": "runSomething"}', JSON, 400),
         (b'{"type": "runCommand"}', JSON, 400),
         (b"\xff", TEXT, 400),
         (b"", TEXT, 400),
@@ -244,3 +247,82 @@ def test_what_is_shown_is_bounded(qm):
         response, body = web.ask("POST", PATH, text, Content_Type=TEXT)
     assert response.status in (200, 500) and len(body) <= 16 << 20
     assert b"2102" in body or b"answer-too-long" in body
+
+
+def in_pieces(web, verb, noun, name=None, **more):
+    body = {"type": "runCommandJSON", "command": verb, "qualifier": noun, **more}
+    if name is not None:
+        body["name"] = name
+    return web.ask("POST", PATH, json.dumps(body), Content_Type=JSON)
+
+
+def test_a_command_in_pieces_is_carried_out_and_answered_by_keyword(qm, carol):
+    said = done(in_pieces(carol, "define", "qlocal", "PIECES", parameters={"maxdepth": 7, "descr": "Bo's; (one)", "replace": "yes"}))
+    assert said["overallCompletionCode"] == 0 and said["commandResponse"][0]["message"] == ["queue PIECES defined"]
+    said = done(in_pieces(carol, "display", "queue", "PIECES", responseParameters=["maxdepth", "descr", "curdepth"]))
+    (only,) = said["commandResponse"]
+    assert only["parameters"]["queue"] == "PIECES" and only["parameters"]["descr"] == "Bo's; (one)"
+    assert (only["parameters"]["maxdepth"], only["parameters"]["curdepth"]) == (7, 0)
+    assert (only["completionCode"], only["reasonCode"]) == (0, 0)
+    done(in_pieces(carol, "define", "ql", "PIECES.TWO"))
+    said = done(in_pieces(carol, "DISPLAY", "QLOCAL", "PIECES*", parameters={"where": ["maxdepth", "eq", 7]}, responseParameters=["all"]))
+    assert [row["parameters"]["queue"] for row in said["commandResponse"]] == ["PIECES"]
+    assert done(in_pieces(carol, "display", "ql", "NOTHING.LIKE.IT*"))["commandResponse"] == []
+    said = done(in_pieces(carol, "display", "ql", "NO.SUCH"))
+    assert said["overallReasonCode"] == 2085 and "2085" in said["commandResponse"][0]["message"][0]
+
+
+def test_no_value_of_a_command_in_pieces_becomes_another_command(qm, carol):
+    """Quotes, parentheses, continuations and line ends stay in the value, or the command is refused."""
+    qm.mqsc("DEFINE QLOCAL(VICTIM)")
+    for nasty in (
+        "X'); DELETE QLOCAL(VICTIM",
+        "X') REPLACE; DELETE QLOCAL(VICTIM) *",
+        "X\nDELETE QLOCAL(VICTIM)",
+        "X' +\r\nDELETE QLOCAL(VICTIM)",
+        "X\u2028DELETE QLOCAL(VICTIM)",
+        "'; DELETE QLOCAL('VICTIM",
+        "''); DELETE QLOCAL(VICTIM)",
+    ):
+        in_pieces(carol, "define", "qlocal", nasty)
+        in_pieces(carol, "define", "qlocal", "CARRIER", parameters={"descr": nasty, "replace": "yes"})
+        in_pieces(carol, "define", "qlocal", "CARRIER2", parameters={"maxdepth": nasty})
+        in_pieces(carol, "define", "qlocal", "CARRIER3", parameters={nasty: "1"})
+        in_pieces(carol, "define", "qlocal", "CARRIER4", parameters={"trigger": nasty})
+        in_pieces(carol, nasty, "qlocal", "CARRIER5")
+        in_pieces(carol, "display", nasty, "CARRIER6")
+        in_pieces(carol, "display", "qlocal", "*", responseParameters=[nasty])
+        in_pieces(carol, "display", "qlocal", "*", parameters={"where": ["descr", "eq", nasty]})
+    assert "VICTIM" in qm.mqsc("DISPLAY QLOCAL(VICTIM)")
+
+
+def test_a_role_covers_commands_in_pieces_as_it_covers_texts(qm):
+    with as_user(qm, "olaf") as web:
+        assert done(in_pieces(web, "display", "qmgr"))["overallCompletionCode"] == 0
+        assert error(in_pieces(web, "define", "qlocal", "HIS"), 403) == (2035, "role")
+    with as_user(qm, "mallory") as web:
+        assert error(in_pieces(web, "display", "qmgr"), 403) == (2035, "role")
+    with Web(qm) as web:
+        error(in_pieces(web, "display", "qmgr"), 401)
+
+
+def test_metrics_are_for_users_with_a_role(qm):
+    qm.mqsc("DEFINE QLOCAL(COUNTED)")
+    with as_user(qm, "olaf") as web:
+        response, body = web.ask("GET", "/metrics")
+        assert response.status == 200 and response.getheader("Content-Type").startswith("text/plain; version=0.0.4")
+        assert response.getheader("Cache-Control") == "no-store"
+        assert re.search(r'^bulla_queue_depth\{[^}]*queue="COUNTED"[^}]*\} 0$', body.decode(), flags=re.MULTILINE)
+        assert error(web.ask("POST", "/metrics", b""), 405)[1] == "method"
+    with as_user(qm, "mallory") as web:
+        assert error(web.ask("GET", "/metrics"), 403) == (2035, "role")
+    for tls in (False, True):
+        with Web(qm, tls=tls) as web:
+            assert error(web.ask("GET", "/metrics"), 401)[1] == "credentials"
+    rule = "SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('127.0.0.1')"
+    qm.mqsc(f"{rule} USERSRC(MAP) MCAUSER('carol')")
+    try:
+        with Web(qm) as web:
+            error(web.ask("GET", "/metrics"), 401)
+    finally:
+        qm.mqsc(f"{rule} ACTION(REMOVE)")

@@ -38,7 +38,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const WAKE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The format's name on the wire.
-const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Bounds of histogram buckets: 2^12 - 1 ns, 4 µs, is the first one, 2^34 - 1 ns, 17 s, the last. They are bounds of
 /// [`Histogram`]'s own buckets, so that the counts are exact.

@@ -216,7 +216,7 @@ impl Http {
     /// Does what a request asks for, as far as that is possible before the core answers.
     fn carry_out(&mut self, head: &Head) {
         let begun = routes::asked(head).and_then(|Asked { version, manager, act }| {
-            if manager != self.manager.name {
+            if !manager.is_empty() && manager != self.manager.name {
                 let why = format!("this is the queue manager {}", self.manager.name);
                 return Err(Refused::new(404, "queue-manager", why));
             }
@@ -228,6 +228,7 @@ impl Http {
                 Act::List(wanted, limit) => self.list(wanted, limit),
                 Act::Command(form, answers) => self.command(head, form, answers),
                 Act::Inquire(queue, shown) => self.elsewhere(Work::Inquire { queue, shown }),
+                Act::Meter => self.of_a_user().and_then(|()| self.elsewhere(Work::Metrics)),
                 Act::Set(queue) => self.read(head, BodyOf::Attributes(queue)),
             }
         });
@@ -292,13 +293,21 @@ impl Http {
         link
     }
 
-    /// Commands come. They are carried out for users that have signed in, where those have a role: the thread that
-    /// carries them out asks.
+    /// Commands come. They are carried out for users that have a role: the thread that carries them out asks.
     fn command(&mut self, head: &Head, form: commands::Form, answers: commands::Form) -> Result<Stage, Refused> {
-        if self.is_unknown() || self.commands.acts.user.is_none() {
-            return Err(Refused::new(401, "credentials", "commands are for users who have signed in"));
-        }
+        self.of_a_user()?;
         self.read(head, BodyOf::Commands(form, answers))
+    }
+
+    /// Whether the client is a user who has signed in.
+    ///
+    /// # Errors
+    /// 401.
+    fn of_a_user(&self) -> Result<(), Refused> {
+        if self.is_unknown() || self.commands.acts.user.is_none() {
+            return Err(Refused::new(401, "credentials", "this is for users who have signed in"));
+        }
+        Ok(())
     }
 
     /// Lets a body come that another thread gets.

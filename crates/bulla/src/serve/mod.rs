@@ -671,20 +671,23 @@ fn watch_certificates(manager: &Arc<Manager>) -> io::Result<Watch> {
 
 fn start_metrics(threads: &Arc<Threads>, listener: std::net::TcpListener) -> io::Result<metrics::Server> {
     let threads = threads.clone();
-    metrics::serve(listener, move || {
-        let manager = &threads.manager;
-        // In a statement of its own: the lock is taken again for what follows.
-        let units = manager.lock().unit_totals.counts;
-        metrics::Counts {
-            devices: manager.workers.devices.snapshot(),
-            tasks: manager.task_snapshot(),
-            costs: manager.cost_snapshot(),
-            traffic: administrator::traffic(&threads),
-            units,
-            audit: manager.told.audit.counts(),
-            limits: administrator::limits(manager),
-        }
-    })
+    metrics::serve(listener, move || counts(&threads))
+}
+
+/// What was counted, for Prometheus.
+fn counts(threads: &Threads) -> metrics::Counts {
+    let manager = &threads.manager;
+    // In a statement of its own: the lock is taken again for what follows.
+    let units = manager.lock().unit_totals.counts;
+    metrics::Counts {
+        devices: manager.workers.devices.snapshot(),
+        tasks: manager.task_snapshot(),
+        costs: manager.cost_snapshot(),
+        traffic: administrator::traffic(threads),
+        units,
+        audit: manager.told.audit.counts(),
+        limits: administrator::limits(manager),
+    }
 }
 
 /// Opens the ports of clients and partners.

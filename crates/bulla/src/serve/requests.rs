@@ -1,8 +1,8 @@
 //! What comes over HTTP and no dispatcher does: commands, and what is asked of single objects.
 
-use super::overseen;
 use super::overseer::Overseer;
 use super::pools::Threads;
+use super::{counts, overseen};
 use crate::asker::Who;
 use crate::authority::Right;
 use crate::catalog::Sort;
@@ -10,11 +10,19 @@ use crate::denials;
 use crate::front::http::answers::Refused;
 use crate::front::http::commands::{self, Answer, Asked, SHOWN_BYTES_MAX, Work};
 use crate::front::http::queue::{self, Changes, Shown};
+use crate::metrics;
 use crate::mqsc::compose::Pieces;
+use crate::mqsc::parse::{Statement, statements};
 use crate::mqsc::reply::{Outcome, Row};
+use crate::mqsc::run::Oversight;
 use crate::reason::{self, Refusal};
-use bulla_http::Response;
+use bulla_http::{HeaderValue, Response};
 use std::time::Instant;
+
+/// The command that shows what metrics show: they take its role.
+const SHOWS_COUNTS: &str = "DISPLAY QSTATUS(*)";
+const METRICS: HeaderValue = HeaderValue::from_static(metrics::CONTENT_TYPE);
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Does what a request asks for.
 pub(super) fn carry_out(threads: &Threads, asked: &mut Asked) -> Answer {
@@ -29,6 +37,7 @@ pub(super) fn carry_out(threads: &Threads, asked: &mut Asked) -> Answer {
         }
         Work::Inquire { queue, shown } => client.inquire(queue, shown),
         Work::Set { queue, changes } => client.set(queue, std::mem::take(changes)),
+        Work::Metrics => client.metrics(),
     }
 }
 
@@ -66,6 +75,19 @@ impl Client<'_> {
         }
         let alter = Pieces { given: changes.given, ..pieces("ALTER", word, queue, &[]) };
         self.carry_out(&alter).map(|_| Response::new(204))
+    }
+
+    /// What was counted, to a user who may have it shown by a command.
+    fn metrics(&self) -> Answer {
+        // The front end asks for none for a client without a user.
+        let user = self.user.unwrap_or_default().to_owned();
+        let mut overseer = Overseer::for_user(&self.threads.manager, user, self.address.to_owned());
+        let commands: Vec<Statement> = statements(SHOWS_COUNTS).into_iter().flatten().collect();
+        let checked = overseer.before(&commands.iter().collect::<Vec<_>>());
+        checked
+            .map_err(|error| Refused::new(403, "role", error.to_string()).with_reason(reason::NOT_AUTHORIZED.code))?;
+        let text = counts(self.threads).text();
+        Ok(Response::new(200).with("content-type", METRICS).with("cache-control", NO_STORE).body(text))
     }
 
     /// Whether the client has a right on a name as it is opened. It is asked before the name is looked up, and a refusal

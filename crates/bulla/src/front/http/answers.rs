@@ -45,7 +45,7 @@ impl Refused {
     }
 
     /// The same with an MQ reason.
-    pub(super) fn with_reason(self, reason: u16) -> Self {
+    pub(crate) fn with_reason(self, reason: u16) -> Self {
         Self { reason: Some(reason), ..self }
     }
 

@@ -7,6 +7,7 @@ use crate::authority::ANONYMOUS;
 use crate::front::Answered;
 use crate::mailbox::{Mailbox, Notice};
 use crate::mqsc::Reply;
+use crate::mqsc::compose::{Given, Pieces};
 use crate::mqsc::reply::{FailureKind, Outcome};
 use crate::reason;
 use bulla_http::{HeaderValue, Response};
@@ -41,28 +42,83 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain;charset=utf-8");
 /// How commands are written in a request, and their answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Form {
-    /// JSON, as published: `{"type": "runCommand", "parameters": {"command": "…"}}`.
+    /// JSON, as published: `{"type": "runCommand", "parameters": {"command": "…"}}`, and answers as lines.
     Json,
     /// The text itself.
     Text,
+    /// Answers alone, to `{"type": "runCommandJSON", …}`: JSON objects with the values of each object.
+    Objects,
 }
 
-/// The commands of a request.
+/// The commands of a request, and how they are answered where the client takes what is usual.
 ///
 /// # Errors
 /// 400: it is not UTF-8, or not what is published.
-pub(super) fn text_of(body: &[u8], form: Form) -> Result<String, Refused> {
-    let wrong = |why: &str| Refused::new(400, "command", why);
+pub(super) fn text_of(body: &[u8], form: Form) -> Result<(String, Form), Refused> {
     let text = std::str::from_utf8(body).map_err(|_| wrong("the body is not UTF-8"))?;
     if form == Form::Text {
-        return Ok(text.to_owned());
+        return Ok((text.to_owned(), Form::Json));
     }
     let said: Json = serde_json::from_str(text).map_err(|error| wrong(&format!("the body is not JSON: {error}")))?;
-    if said["type"] != "runCommand" {
-        return Err(wrong("the type has to be runCommand"));
+    match said["type"].as_str() {
+        Some("runCommand") => {
+            let command = said["parameters"]["command"].as_str();
+            command.map(|text| (text.to_owned(), Form::Json)).ok_or_else(|| wrong("parameters have no command"))
+        }
+        Some("runCommandJSON") => {
+            let text = pieces(&said)?.text().map_err(|error| wrong(&error.to_string()))?;
+            Ok((text, Form::Objects))
+        }
+        _ => Err(wrong("the type has to be runCommand or runCommandJSON")),
     }
-    let command = said["parameters"]["command"].as_str();
-    command.map(str::to_owned).ok_or_else(|| wrong("parameters have no command"))
+}
+
+fn wrong(why: &str) -> Refused {
+    Refused::new(400, "command", why)
+}
+
+/// The command that comes in pieces: `{"command": "define", "qualifier": "qlocal", "name": "A", "parameters": {…},
+/// "responseParameters": […]}`.
+fn pieces(said: &Json) -> Result<Pieces, Refused> {
+    let mut pieces = Pieces::default();
+    let text = |name: &str, value: &Json| {
+        value.as_str().map(str::to_owned).ok_or_else(|| wrong(&format!("{name} has to be a text")))
+    };
+    for (name, value) in said.as_object().into_iter().flatten() {
+        match name.as_str() {
+            "type" => {}
+            "command" => pieces.verb = text(name, value)?,
+            "qualifier" => pieces.noun = text(name, value)?,
+            "name" => pieces.name = Some(text(name, value)?),
+            "parameters" => {
+                let members = value.as_object().ok_or_else(|| wrong("parameters have to be an object"))?;
+                for (word, value) in members {
+                    let unknown = || wrong(&format!("{} has another value", word.escape_debug()));
+                    pieces.given.push((word.clone(), given(value).ok_or_else(unknown)?));
+                }
+            }
+            "responseParameters" => {
+                let words = value.as_array().ok_or_else(|| wrong("responseParameters have to be a list"))?;
+                pieces.shown = words.iter().map(|word| text(name, word)).collect::<Result<_, _>>()?;
+            }
+            other => return Err(wrong(&format!("there is no {}", other.escape_debug()))),
+        }
+    }
+    Ok(pieces)
+}
+
+/// What an attribute is given: a text, a number or a truth, or several of them.
+fn given(value: &Json) -> Option<Given> {
+    let one = |value: &Json| match value {
+        Json::String(text) => Some(text.clone()),
+        Json::Number(number) => Some(number.to_string()),
+        Json::Bool(flag) => Some(String::from(if *flag { "YES" } else { "NO" })),
+        _ => None,
+    };
+    match value {
+        Json::Array(values) => values.iter().map(one).collect::<Option<_>>().map(Given::Several),
+        value => one(value).map(Given::One),
+    }
 }
 
 /// The answer to commands.
@@ -78,7 +134,7 @@ pub(crate) fn answer(replies: &[Reply], form: Form) -> Answer {
         return Err(Refused::new(403, "role", failure.message.clone()).with_reason(reason::NOT_AUTHORIZED.code));
     }
     let (body, media) = match form {
-        Form::Json => (as_json(replies).to_string(), JSON),
+        Form::Json | Form::Objects => (as_json(replies, form).to_string(), JSON),
         Form::Text => {
             let lines = replies.iter().flat_map(|reply| [reply.text()].into_iter().chain(lines_of(reply)));
             (lines.collect(), TEXT)
@@ -100,24 +156,32 @@ fn lines_of(reply: &Reply) -> impl Iterator<Item = String> {
     reply.diagnostics(None).into_iter().map(|line| line + "\n")
 }
 
-/// As published: completion and reason codes, and the lines that a command shows.
-fn as_json(replies: &[Reply]) -> Json {
+/// As published: completion and reason codes, and what a command shows, as lines or as objects.
+fn as_json(replies: &[Reply], form: Form) -> Json {
     let codes = |reply: &Reply| match &reply.outcome {
         Outcome::Failed(failure) => (FAILED, failure.reason.unwrap_or(COMMAND_FAILED)),
         Outcome::Done { warnings, .. } if !warnings.is_empty() => (WARNED, 0),
         _ => (DONE, 0),
     };
     let (worst, why) = replies.iter().map(codes).fold((DONE, 0), |all, one| if one.0 > all.0 { one } else { all });
-    let rows: Vec<Json> = replies
-        .iter()
-        .map(|reply| {
-            let (completion, reason) = codes(reply);
-            let shown = reply.text();
-            let lines = shown.lines().map(str::to_owned).chain(reply.diagnostics(None));
-            json!({ "completionCode": completion, "reasonCode": reason, "text": lines.collect::<Vec<_>>() })
-        })
-        .collect();
-    json!({ "commandResponse": rows, "overallCompletionCode": worst, "overallReasonCode": why })
+    let mut answers: Vec<Json> = Vec::new();
+    for reply in replies {
+        let (completion, reason) = codes(reply);
+        let mut add = |name: &str, what: Json| {
+            answers.push(json!({ "completionCode": completion, "reasonCode": reason, name: what }));
+        };
+        match &reply.outcome {
+            Outcome::Rows(rows) if form == Form::Objects => {
+                rows.iter().for_each(|row| add("parameters", row.to_json()))
+            }
+            _ => {
+                let shown = reply.text();
+                let lines: Vec<String> = shown.lines().map(str::to_owned).chain(reply.diagnostics(None)).collect();
+                add(if form == Form::Objects { "message" } else { "text" }, lines.into());
+            }
+        }
+    }
+    json!({ "commandResponse": answers, "overallCompletionCode": worst, "overallReasonCode": why })
 }
 
 /// The way of requests to the thread that carries them out. Bounded, and by user.
@@ -198,6 +262,8 @@ pub(crate) enum Work {
         /// How.
         changes: Changes,
     },
+    /// What was counted is shown to a user with a role.
+    Metrics,
 }
 
 /// What a request comes to.
@@ -279,5 +345,64 @@ impl CommandLine {
         let busy = |_| Refused::new(503, "commands-waiting", "too many commands wait: try again");
         self.asked.try_send(asked).map_err(busy)?;
         Ok(Awaited(answer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mqsc::parse::{Position, statements};
+    use crate::mqsc::reply::{Cell, Row};
+
+    fn text(body: &Json) -> Result<String, u16> {
+        let found = text_of(body.to_string().as_bytes(), Form::Json);
+        found.map(|(text, _)| text).map_err(|refused| refused.status)
+    }
+
+    #[test]
+    fn a_command_in_pieces_is_one_command_and_never_another() {
+        let body = json!({
+            "type": "runCommandJSON", "command": "define", "qualifier": "qlocal", "name": "A",
+            "parameters": { "maxdepth": 7, "replace": true, "descr": "it's" },
+        });
+        assert_eq!(text(&body).unwrap(), "DEFINE QLOCAL('A') MAXDEPTH('7') REPLACE DESCR('it''s')");
+        for nasty in ["A'); DELETE QLOCAL(B", "A\nDELETE QLOCAL(B)", "A' +\r\n; DELETE QLOCAL(B) *"] {
+            for place in ["command", "qualifier", "name", "parameters", "responseParameters"] {
+                let mut body =
+                    json!({ "type": "runCommandJSON", "command": "define", "qualifier": "qlocal", "name": "A" });
+                body[place] = match place {
+                    "parameters" => json!({ "descr": nasty }),
+                    "responseParameters" => json!([nasty]),
+                    _ => nasty.into(),
+                };
+                let Ok(text) = text(&body) else { continue };
+                let found = statements(&text);
+                assert_eq!(found.len(), 1, "{text}");
+                assert!(found[0].as_ref().is_ok_and(|one| one.command.verb == "DEFINE") || found[0].is_err(), "{text}");
+            }
+        }
+        for odd in [
+            json!({ "type": "runCommandJSON" }),
+            json!({ "type": "runCommandJSON", "command": 7, "qualifier": "qlocal", "name": "A" }),
+            json!({ "type": "runCommandJSON", "command": "define", "qualifier": "qlocal", "name": ["A"] }),
+            json!({ "type": "runCommandJSON", "command": "ping", "qualifier": "qmgr", "parameters": [] }),
+            json!({ "type": "runCommandJSON", "command": "ping", "qualifier": "qmgr", "more": 1 }),
+            json!({ "type": "runCommandJSON", "command": "alter", "qualifier": "ql", "name": "A", "parameters": { "put": null } }),
+            json!({ "type": "runCommandJSON", "command": "help", "qualifier": "" }),
+        ] {
+            assert_eq!(text(&odd), Err(400), "{odd}");
+        }
+    }
+
+    #[test]
+    fn objects_have_their_values_by_keyword() {
+        let cells = vec![("QUEUE".into(), Cell::Text("A".into())), ("CURDEPTH".into(), Cell::Number(3))];
+        let reply = |outcome| Reply { at: Position::default(), command: String::new(), outcome };
+        let rows = reply(Outcome::Rows(vec![Row { cells }, Row::default()]));
+        let said = as_json(&[rows], Form::Objects);
+        assert_eq!(said["commandResponse"][0]["parameters"], json!({ "queue": "A", "curdepth": 3 }));
+        assert_eq!(said["commandResponse"].as_array().unwrap().len(), 2);
+        let done = reply(Outcome::Done { message: "queue A defined".into(), warnings: Vec::new() });
+        assert_eq!(as_json(&[done], Form::Objects)["commandResponse"][0]["message"], json!(["queue A defined"]));
     }
 }

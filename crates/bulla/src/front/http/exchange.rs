@@ -113,8 +113,10 @@ impl Reading {
     pub(super) fn work(&mut self) -> Result<Work, Refused> {
         let body = std::mem::take(&mut self.body);
         match &self.body_of {
-            BodyOf::Commands(form, answers) => {
-                Ok(Work::Commands { text: commands::text_of(&body, *form)?, answers: *answers })
+            BodyOf::Commands(form, wanted) => {
+                let (text, usual) = commands::text_of(&body, *form)?;
+                let answers = if *wanted == Form::Text { Form::Text } else { usual };
+                Ok(Work::Commands { text, answers })
             }
             BodyOf::Attributes(queue) => Ok(Work::Set { queue: queue.clone(), changes: Changes::read(&body)? }),
         }

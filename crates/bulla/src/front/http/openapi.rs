@@ -170,9 +170,11 @@ fn refusal(status: u16, doc: &str) -> Json {
 fn schemas() -> Json {
     let text = || json!({ "type": "string" });
     let number = || json!({ "type": "integer" });
-    let codes = json!({ "completionCode": number(), "reasonCode": number() });
-    let mut of_command = codes;
-    of_command["text"] = json!({ "type": "array", "items": text() });
+    let mut of_command = json!({ "completionCode": number(), "reasonCode": number() });
+    for name in ["text", "message"] {
+        of_command[name] = json!({ "type": "array", "items": text() });
+    }
+    of_command["parameters"] = json!({ "type": "object" });
     json!({
         "Error": object(json!({
             "error": object(json!({
@@ -188,10 +190,20 @@ fn schemas() -> Json {
         }), &["messages"]),
         "Queues": object(json!({ "queue": { "type": "array", "items": queue::schema(false) } }), &["queue"]),
         "QueueChange": queue::schema(true),
-        "Commands": object(json!({
-            "type": { "const": "runCommand" },
-            "parameters": object(json!({ "command": text() }), &["command"]),
-        }), &["type", "parameters"]),
+        "Commands": { "oneOf": [
+            object(json!({
+                "type": { "const": "runCommand" },
+                "parameters": object(json!({ "command": text() }), &["command"]),
+            }), &["type", "parameters"]),
+            object(json!({
+                "type": { "const": "runCommandJSON" },
+                "command": text(),
+                "qualifier": text(),
+                "name": text(),
+                "parameters": object(json!({}), &[]),
+                "responseParameters": { "type": "array", "items": text() },
+            }), &["type", "command", "qualifier"]),
+        ] },
         "CommandAnswers": object(json!({
             "commandResponse": { "type": "array", "items": object(of_command, &["completionCode", "reasonCode"]) },
             "overallCompletionCode": number(),

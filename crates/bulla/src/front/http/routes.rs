@@ -21,7 +21,7 @@ pub(super) const LISTED_MAX: u32 = 1_000;
 pub(super) struct Asked {
     /// As which version of the interface.
     pub(super) version: Version,
-    /// The queue manager that the path names.
+    /// The queue manager that the path names; empty for a path without one.
     pub(super) manager: String,
     /// What is to be done.
     pub(super) act: Act,
@@ -46,6 +46,8 @@ pub(super) enum Act {
     Inquire(String, Shown),
     /// Some of a queue's attributes are changed.
     Set(String),
+    /// What was counted is shown.
+    Meter,
 }
 
 /// Which message is wanted, and for how long.
@@ -83,6 +85,7 @@ pub(super) fn asked(head: &Head) -> Result<Asked, Refused> {
             Act::List(query.wanted(object), limit)
         }
         Does::Command => Act::Command(written(head)?, answered(head)),
+        Does::Meter => Act::Meter,
         Does::Inquire => Act::Inquire(object, query.shown),
         Does::Set if media(head) == "application/json" => Act::Set(object),
         Does::Set => return Err(Refused::new(415, "media-type", "attributes are application/json")),

@@ -78,6 +78,8 @@ pub(super) enum Does {
     Inquire,
     /// Some of them are changed.
     Set,
+    /// What was counted is shown.
+    Meter,
     /// It is said whether the thread goes on.
     Live,
     /// It is said whether clients may come.
@@ -327,6 +329,17 @@ pub(super) static ROUTES: &[Route] = &[
             takes: &[JSON, TEXT],
             answers: &[answer(200, "What came of them, also where a command failed.", Some(JSON))],
             refused: &[413, 415],
+            ..OPERATION
+        }],
+    },
+    Route {
+        path: "/metrics",
+        versions: &[],
+        operations: &[Operation {
+            does: Does::Meter,
+            summary: "Show what was counted, in the text format of Prometheus.",
+            asker: Asker::Administrator,
+            answers: &[answer(200, "The series.", Some(TEXT))],
             ..OPERATION
         }],
     },
