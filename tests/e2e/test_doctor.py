@@ -553,6 +553,21 @@ def test_a_ring_that_is_damaged_or_open_to_others_is_found_without_its_queue(sit
         site.people.seen()
 
 
+def test_a_listener_s_key_that_is_not_its_certificate_s_is_found_and_a_pipe_holds_nothing_up(site):
+    key = site.qm.data / "tls/server.key"
+    kept = key.read_bytes()
+    key.write_bytes(site.people.identities["orders"].key.read_bytes())
+    pipe = site.qm.data / "tls/pipe.pem"
+    os.mkfifo(pipe, 0o600)
+    try:
+        row = the(doctor(site, code=BROKEN), "TLS", "")
+        assert row["condition"] == "BROKEN" and "not the key of the certificate" in row["details"]
+    finally:
+        pipe.unlink()
+        key.write_bytes(kept)
+    assert the(doctor(site), "TLS", "")["condition"] == "WELL"
+
+
 # --- What it may not do. ---
 
 

@@ -39,7 +39,7 @@ pub(crate) fn look(manager: &Manager, now: SystemTime) {
 fn expiring(data: &Path, now: SystemTime) -> Vec<Event> {
     let mut found = Found { now, seen: HashSet::new(), events: Vec::new() };
     for path in files(&data.join(TLS)) {
-        let is_small = std::fs::metadata(&path).is_ok_and(|facts| facts.len() <= FILE_BYTES_MAX);
+        let is_small = std::fs::metadata(&path).is_ok_and(|facts| facts.is_file() && facts.len() <= FILE_BYTES_MAX);
         if !is_small || path.extension().is_none_or(|extension| extension != "pem") {
             continue;
         }

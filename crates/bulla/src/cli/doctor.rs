@@ -154,7 +154,7 @@ fn alone(args: &DoctorArgs, error: &RequestError) -> Vec<Diagnosis> {
     });
     machine::process(&mut found);
     machine::lanes(&Settings::new(args.data.clone()).lanes, &mut found);
-    files::look(&args.data, &mut found, now, Duration::from_secs(args.days * 24 * 3600));
+    files::look(&args.data, &mut found, now, Duration::from_secs(args.days * 24 * 3600), false);
     let mut found = found.sorted();
     // What could not be asked is the first thing to know.
     found.sort_by_key(|found| *found.check != RUNS);

@@ -135,8 +135,9 @@ pub(crate) fn of_directory(data: &Path, found: &mut Diagnoses, now: SystemTime, 
     let mut ahead = Ahead { now, ahead: within, data, names: None, found };
     let tls = std::fs::read_dir(data.join(TLS)).into_iter().flatten().flatten().map(|entry| entry.path());
     for path in tls.filter(|path| path.extension().is_some_and(|extension| extension == "pem")) {
-        let is_small = std::fs::metadata(&path).is_ok_and(|facts| facts.len() <= FILE_BYTES_MAX);
-        let Some(bytes) = std::fs::read(&path).ok().filter(|_| is_small) else { continue };
+        // A pipe is never read to its end.
+        let is_small = std::fs::metadata(&path).is_ok_and(|facts| facts.is_file() && facts.len() <= FILE_BYTES_MAX);
+        let Some(bytes) = is_small.then(|| std::fs::read(&path).ok()).flatten() else { continue };
         let certificates = Certificate::all_from_pem(&bytes, PEM_CERTIFICATES_MAX).unwrap_or_default();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // How it is replaced depends on who signed it: the page on TLS says how.

@@ -41,11 +41,11 @@ fn ill(
     found.push(Diagnosis { check, condition, about, cause: String::new(), details, mend });
 }
 
-/// All of it.
-pub(crate) fn look(data: &Path, found: &mut Diagnoses, now: SystemTime, ahead: Duration) {
+/// All of it. `uses_tls`: something is listened for over TLS.
+pub(crate) fn look(data: &Path, found: &mut Diagnoses, now: SystemTime, ahead: Duration, uses_tls: bool) {
     modes(data, found);
     rings(data, found);
-    listener(data, found);
+    listener(data, found, uses_tls);
     disk(data, found);
     dates::of_directory(data, found, now, ahead);
     clock(data, found, now);
@@ -141,26 +141,39 @@ fn rings(data: &Path, found: &mut Diagnoses) {
     }
 }
 
-/// The listener's certificate and key.
-fn listener(data: &Path, found: &mut Diagnoses) {
+/// The listener's certificate and key, which a start with a listener for TLS makes where there are none.
+fn listener(data: &Path, found: &mut Diagnoses, is_needed: bool) {
     let (path, key) = (data.join(TLS).join("server.pem"), data.join(TLS).join("server.key"));
-    let certificates = fs::read(&path)
-        .map_err(|error| error.to_string())
-        .and_then(|pem| Certificate::all_from_pem(&pem, PEM_CERTIFICATES_MAX).map_err(|error| error.to_string()));
-    match certificates {
-        Ok(certificates) if !certificates.is_empty() => {
-            let dn = certificates.first().map(|one| one.dn().to_string()).unwrap_or_default();
-            match fs::metadata(&key) {
-                Ok(_) => found.well(&LISTENER, "", format!("shows {dn}")),
-                Err(error) => ill(found, &LISTENER, Condition::Broken, &key, error.to_string(), Vec::new()),
-            }
-        }
-        Ok(_) => ill(found, &LISTENER, Condition::Broken, &path, "holds no certificate".to_owned(), Vec::new()),
-        Err(error) => {
-            let mend = vec![format!("ls -l {}", mend::shell(&data.join(TLS).display().to_string()))];
-            ill(found, &LISTENER, Condition::Broken, &path, error, mend);
-        }
+    if !is_needed && !path.exists() {
+        return found.well(&LISTENER, "", "there is no certificate, and nothing is listened for over TLS");
     }
+    let read = |path: &Path| match fs::metadata(path) {
+        Ok(facts) if !facts.is_file() => Err("is no file".to_owned()),
+        Ok(_) => fs::read(path).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let certificates = read(&path)
+        .and_then(|pem| Certificate::all_from_pem(&pem, PEM_CERTIFICATES_MAX).map_err(|error| error.to_string()));
+    let look = vec![format!("ls -l {}", mend::shell(&data.join(TLS).display().to_string()))];
+    let shown = match certificates.as_deref() {
+        Ok([own, ..]) => own,
+        Ok([]) => return ill(found, &LISTENER, Condition::Broken, &path, "holds no certificate".to_owned(), look),
+        Err(error) => return ill(found, &LISTENER, Condition::Broken, &path, error.clone(), look),
+    };
+    match read(&key).map(zeroize::Zeroizing::new) {
+        Ok(pem) if !fits(shown, &pem) => {
+            let details = "is not the key of the certificate beside it".to_owned();
+            ill(found, &LISTENER, Condition::Broken, &key, details, look);
+        }
+        Ok(_) => found.well(&LISTENER, "", format!("shows {}", shown.dn())),
+        Err(error) => ill(found, &LISTENER, Condition::Broken, &key, error, look),
+    }
+}
+
+/// Whether a private key is that of a certificate. There is no terminal to ask for a passphrase.
+fn fits(certificate: &Certificate, key: &[u8]) -> bool {
+    let key = openssl::pkey::PKey::private_key_from_pem_callback(key, |_| Ok(0));
+    key.is_ok_and(|key| certificate.public_key().public_eq(&key))
 }
 
 /// Space of the data directory's disk. The journal keeps segments ready, so that gets and deletes work on a full one.

@@ -68,7 +68,10 @@ impl<'a> Doctor<'a> {
         let details = format!("{} runs, version {}", self.manager.name, env!("CARGO_PKG_VERSION"));
         self.found.well(&RUNS, "", details);
         machine::process(&mut self.found);
-        files::look(data, &mut self.found, now, self.question.ahead);
+        let listeners = self.manager.listening.addresses.get();
+        let uses_tls =
+            listeners.is_some_and(|all| all.iter().any(|it| it.starts_with("amqps") || it.starts_with("https")));
+        files::look(data, &mut self.found, now, self.question.ahead, uses_tls);
         let users = match &self.question.user {
             Some(user) => vec![user.clone()],
             None => crate::policy_check::ring_users(self.manager).take(USERS_MAX).collect(),
