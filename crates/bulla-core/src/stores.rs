@@ -14,7 +14,7 @@ use crate::mqsc::kept;
 use bulla_queue::{
     Arrivals, Backlog, Chunks, Crossing, Cursor, DefineError, DefinitionUnit, Expired, Found, IDENTITY_BYTES,
     JournalError, KeysOf, Look, Looked, Marker, Message, MessageId, Place, PutError, QueueAttributes, QueueChange,
-    QueueId, QueueStatus, ReadError, RemoveError, Seen, Store, StoreNumber, Ticket, Totals,
+    QueueId, QueueStatus, ReadError, RemoveError, ScratchTotals, Seen, Store, StoreNumber, Ticket, Totals,
 };
 pub use error::StoresError;
 use handover::{Asks, Way};
@@ -257,7 +257,18 @@ impl Stores {
 
     /// What went through all queues of all stores.
     pub fn totals(&self) -> Totals {
-        let sum = |sum: Totals, next: Totals| Totals { puts: sum.puts + next.puts, gets: sum.gets + next.gets };
+        let sum = |sum: Totals, next: Totals| {
+            let (scratch, more) = (sum.scratch, next.scratch);
+            Totals {
+                puts: sum.puts + next.puts,
+                gets: sum.gets + next.gets,
+                scratch: ScratchTotals {
+                    messages: scratch.messages + more.messages,
+                    bytes: scratch.bytes + more.bytes,
+                    wait: scratch.wait + more.wait,
+                },
+            }
+        };
         self.all().map(Store::totals).fold(Totals::default(), sum)
     }
 

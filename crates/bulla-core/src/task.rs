@@ -5,7 +5,7 @@
 //! cycle counter; [`Tasks`] looks at all meters once a second, makes times of cycles, and keeps how it stood, minute
 //! for minute, for a day.
 
-use crate::catalog::status::{CostSnapshot, Snapshot, TaskKind, TaskMeters, TaskSnapshot};
+use crate::catalog::status::{CostSnapshot, ScratchUse, Snapshot, TaskKind, TaskMeters, TaskSnapshot};
 use bulla_device::{History, Peaks, ThreadClock, TickScale, role, thread_clock_cost_ns, thread_cpu_ns, ticks};
 use bulla_queue::Totals;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -439,8 +439,10 @@ pub fn costs_now(messages: Totals) -> CostSnapshot {
         time.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     };
     let costs = role::costs();
-    let Totals { puts, gets } = messages;
-    CostSnapshot { taken_ms: unix_ms(SystemTime::now()), since_ms: unix_ms(role::since()), costs, puts, gets }
+    let Totals { puts, gets, scratch } = messages;
+    let wait_ns = u64::try_from(scratch.wait.as_nanos()).unwrap_or(u64::MAX);
+    let scratch = ScratchUse { messages: scratch.messages, bytes: scratch.bytes, wait_ns };
+    CostSnapshot { taken_ms: unix_ms(SystemTime::now()), since_ms: unix_ms(role::since()), costs, puts, gets, scratch }
 }
 
 #[cfg(test)]

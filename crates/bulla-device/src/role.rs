@@ -34,10 +34,14 @@ pub enum Role {
     Journal,
     /// Commands, statistics, metrics, the look after devices, starting and stopping.
     Administration,
+    /// Of [`Role::Protection`], what is for puts: sealing, and checking what comes sealed.
+    Sealing,
+    /// Of [`Role::Protection`], what is for gets: opening.
+    Opening,
 }
 
 impl Role {
-    /// All of them, in the order of reports.
+    /// All of them, in the order of reports. [`Role::Sealing`] and [`Role::Opening`] are parts of one of them.
     pub const ALL: [Role; 7] = [
         Role::QueueManager,
         Role::ChannelInitiator,
@@ -58,12 +62,14 @@ impl Role {
             Role::Devices => "devices",
             Role::Journal => "journal",
             Role::Administration => "administration",
+            Role::Sealing => "sealing",
+            Role::Opening => "opening",
         }
     }
 }
 
-/// How many roles there are.
-const ROLES: usize = Role::ALL.len();
+/// How many roles are metered.
+const ROLES: usize = Role::Opening as usize + 1;
 /// A turn of more ticks than that, some 50 µs, is long: two readings of the thread's clock are less than a hundredth of
 /// it.
 const LONG_TURN_TICKS: u64 = 1 << 17;
@@ -74,7 +80,12 @@ const SAMPLES_KEPT: f64 = 0.75;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Costs {
     /// Of each role in the order of [`Role::ALL`], nanoseconds.
-    pub roles_ns: [u64; ROLES],
+    pub roles_ns: [u64; Role::ALL.len()],
+    /// Of protection, what was for puts and what for gets; the rest of it is what adapters do for both: waking up,
+    /// handing over. Nanoseconds.
+    pub sealing_ns: u64,
+    /// Likewise, for gets.
+    pub opening_ns: u64,
     /// Of the process, by its own clock, nanoseconds.
     pub process_ns: u64,
 }
@@ -82,7 +93,18 @@ pub struct Costs {
 impl Costs {
     /// What that role spent, nanoseconds.
     pub fn of(&self, role: Role) -> u64 {
-        self.roles_ns[role as usize]
+        match role {
+            Role::Sealing => self.sealing_ns,
+            Role::Opening => self.opening_ns,
+            role => self.roles_ns[role as usize],
+        }
+    }
+
+    fn new(metered_ns: [u64; ROLES], process_ns: u64) -> Self {
+        let [sealing_ns, opening_ns] = [Role::Sealing, Role::Opening].map(|part| metered_ns[part as usize]);
+        let mut roles_ns = Role::ALL.map(|role| metered_ns[role as usize]);
+        roles_ns[Role::Protection as usize] += sealing_ns + opening_ns;
+        Self { roles_ns, sealing_ns, opening_ns, process_ns }
     }
 
     /// What no role owns, nanoseconds: threads that have not said what they do, and the end of each thread.
@@ -443,7 +465,7 @@ impl Process {
         let mut threads = locked(&self.inside);
         let roles_ns = threads.look(ns_per_tick, |clock| clock.and_then(ThreadClock::ns));
         // Last: it is never behind what the threads' clocks said.
-        Costs { roles_ns, process_ns: process_cpu_ns() }
+        Costs::new(roles_ns, process_cpu_ns())
     }
 }
 
@@ -596,7 +618,10 @@ mod tests {
             let cpu_ns = self.cpu_ns;
             let roles_ns = self.threads.look(NS_PER_TICK, |_| Some(cpu_ns));
             assert_eq!(roles_ns.iter().sum::<u64>(), cpu_ns);
-            Role::ALL.into_iter().map(|role| (role, roles_ns[role as usize])).filter(|(_, ns)| *ns > 0).collect()
+            let costs = Costs::new(roles_ns, cpu_ns);
+            assert_eq!(costs.unattributed_ns(), 0);
+            let roles = Role::ALL.into_iter().chain([Role::Sealing, Role::Opening]);
+            roles.map(|role| (role, costs.of(role))).filter(|(_, ns)| *ns > 0).collect()
         }
     }
 
@@ -762,6 +787,18 @@ mod tests {
         assert_eq!(thread.look(), found);
         assert!(thread.threads.threads.is_empty());
         assert_eq!(thread.look(), found);
+    }
+
+    #[test]
+    fn sealing_and_opening_are_parts_of_protection() {
+        let mut thread = Hands::new(Role::Protection);
+        thread.works(100);
+        thread.as_role(Role::Sealing, 300);
+        thread.as_role(Role::Opening, 200);
+        assert_eq!(thread.look(), [(Role::Protection, 670), (Role::Sealing, 300), (Role::Opening, 200)]);
+        let mut dispatcher = Hands::new(Role::QueueManager);
+        dispatcher.as_role(Role::Opening, 50);
+        assert_eq!(dispatcher.look(), [(Role::QueueManager, 70), (Role::Protection, 50), (Role::Opening, 50)]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::meters::FromRows;
 use super::meters::{NotMeters, Reader};
 use super::reply::{Cell, Row};
 use super::table::{self, Key};
-use bulla_catalog::status::{CostSnapshot, PROCESS};
+use bulla_catalog::status::{CostSnapshot, PROCESS, ScratchUse};
 use bulla_device::role::Role;
 
 /// A cell of the row of that name.
@@ -16,6 +16,11 @@ pub(super) fn cell(snapshot: &CostSnapshot, name: &str, cpu_ns: u64, key: Key) -
         Key::RoleCpuTime => Cell::Number(cpu_ns),
         Key::Puts if name == PROCESS => Cell::Number(snapshot.puts),
         Key::Gets if name == PROCESS => Cell::Number(snapshot.gets),
+        Key::SealingTime if name == Role::Protection.as_str() => Cell::Number(snapshot.costs.sealing_ns),
+        Key::OpeningTime if name == Role::Protection.as_str() => Cell::Number(snapshot.costs.opening_ns),
+        Key::ScratchMessages if name == PROCESS => Cell::Number(snapshot.scratch.messages),
+        Key::ScratchBytes if name == PROCESS => Cell::Number(snapshot.scratch.bytes),
+        Key::ScratchWait if name == PROCESS => Cell::Number(snapshot.scratch.wait_ns),
         Key::Taken => Cell::Number(snapshot.taken_ms),
         Key::Since => Cell::Number(snapshot.since_ms),
         _ => return None,
@@ -32,6 +37,10 @@ impl FromRows for CostSnapshot {
             let cpu_ns = row.number(&table::ROLE_CPUTIME)?;
             if let Some(role) = Role::ALL.into_iter().find(|role| role.as_str() == name) {
                 snapshot.costs.roles_ns[role as usize] = cpu_ns;
+                if role == Role::Protection {
+                    snapshot.costs.sealing_ns = row.number(&table::SEALCPU)?;
+                    snapshot.costs.opening_ns = row.number(&table::OPENCPU)?;
+                }
             } else if name == PROCESS {
                 has_process = true;
                 snapshot.costs.process_ns = cpu_ns;
@@ -39,6 +48,11 @@ impl FromRows for CostSnapshot {
                 snapshot.since_ms = row.number(&table::SINCE)?;
                 snapshot.puts = row.number(&table::PUTS)?;
                 snapshot.gets = row.number(&table::GETS)?;
+                snapshot.scratch = ScratchUse {
+                    messages: row.number(&table::SCRATCHMSGS)?,
+                    bytes: row.number(&table::SCRATCHBYTES)?,
+                    wait_ns: row.number(&table::SCRATCHWAIT)?,
+                };
             }
         }
         if has_process { Ok(snapshot) } else { Err(NotMeters { keyword: HEAD }) }
@@ -58,8 +72,10 @@ mod tests {
     use bulla_device::role::Costs;
 
     fn snapshot() -> CostSnapshot {
-        let costs = Costs { roles_ns: [700, 60, 50, 400, 300, 20, 10], process_ns: 1_600 };
-        CostSnapshot { taken_ms: 9_000, since_ms: 500, costs, puts: 12, gets: 11 }
+        let roles_ns = [700, 60, 50, 400, 300, 20, 10];
+        let costs = Costs { roles_ns, sealing_ns: 230, opening_ns: 140, process_ns: 1_600 };
+        let scratch = ScratchUse { messages: 3, bytes: 6_144, wait_ns: 9_500 };
+        CostSnapshot { taken_ms: 9_000, since_ms: 500, costs, puts: 12, gets: 11, scratch }
     }
 
     fn busy() -> Metered {
@@ -94,11 +110,13 @@ mod tests {
         let mut later = snapshot();
         later.costs.roles_ns[Role::Tls as usize] += 5;
         later.costs.process_ns += 8;
-        later.puts += 2;
+        later.costs.opening_ns += 4;
+        (later.puts, later.scratch.bytes) = (later.puts + 2, later.scratch.bytes + 7);
         let between = later.since(&snapshot());
-        let mut costs = Costs { process_ns: 8, ..Costs::default() };
+        let mut costs = Costs { process_ns: 8, opening_ns: 4, ..Costs::default() };
         costs.roles_ns[Role::Tls as usize] = 5;
         assert_eq!((between.costs, between.puts, between.gets), (costs, 2, 0));
+        assert_eq!(between.scratch, ScratchUse { bytes: 7, ..ScratchUse::default() });
         let anew = CostSnapshot { since_ms: 600, ..later };
         assert_eq!(anew.since(&snapshot()), anew);
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use crate::message::Chunks;
 use crate::storage::{Storage, StorageFile};
@@ -67,6 +68,11 @@ pub trait Spill: Send {
 
     /// Bytes of bodies that are kept.
     fn bytes(&self) -> u64;
+
+    /// How long callers have waited to write and to read, where that is timed.
+    fn waited(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Scratch files in a directory of their own. A file goes when the last body in it is freed.

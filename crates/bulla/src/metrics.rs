@@ -501,7 +501,8 @@ mod tests {
     }
 
     fn costs() -> CostSnapshot {
-        let costs = Costs { roles_ns: [700, 60, 50, 400, 300, 20, 10], process_ns: 1_500_001_600 };
+        let roles_ns = [700, 60, 50, 400, 300, 20, 10];
+        let costs = Costs { roles_ns, process_ns: 1_500_001_600, ..Costs::default() };
         CostSnapshot { costs, puts: 12, gets: 11, ..CostSnapshot::default() }
     }
 

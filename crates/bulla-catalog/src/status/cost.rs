@@ -22,6 +22,19 @@ pub struct CostSnapshot {
     pub puts: u64,
     /// Messages got.
     pub gets: u64,
+    /// Messages that went to scratch space because memory was full.
+    pub scratch: ScratchUse,
+}
+
+/// What went to scratch space: bodies of messages that are not persistent, beyond the memory that there is for them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ScratchUse {
+    /// Messages written there.
+    pub messages: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// How long it was waited for that: writing them, and reading them back, nanoseconds.
+    pub wait_ns: u64,
 }
 
 impl CostSnapshot {
@@ -36,10 +49,18 @@ impl CostSnapshot {
             *ns = ns.saturating_sub(before_ns);
         }
         costs.process_ns = costs.process_ns.saturating_sub(earlier.costs.process_ns);
+        costs.sealing_ns = costs.sealing_ns.saturating_sub(earlier.costs.sealing_ns);
+        costs.opening_ns = costs.opening_ns.saturating_sub(earlier.costs.opening_ns);
+        let (scratch, before) = (self.scratch, earlier.scratch);
         CostSnapshot {
             costs,
             puts: self.puts.saturating_sub(earlier.puts),
             gets: self.gets.saturating_sub(earlier.gets),
+            scratch: ScratchUse {
+                messages: scratch.messages.saturating_sub(before.messages),
+                bytes: scratch.bytes.saturating_sub(before.bytes),
+                wait_ns: scratch.wait_ns.saturating_sub(before.wait_ns),
+            },
             ..self.clone()
         }
     }

@@ -9,7 +9,7 @@ mod task;
 mod topic;
 
 pub use channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
-pub use cost::{CostSnapshot, PROCESS, UNATTRIBUTED};
+pub use cost::{CostSnapshot, PROCESS, ScratchUse, UNATTRIBUTED};
 pub use device::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
 pub use protection::Deed;
 pub use protection::{DeviceWait, ProtectionMeters};

@@ -54,6 +54,7 @@ impl<'a> Turn<'a> {
                 continue;
             }
             let begun = ticks();
+            let _part = role::enter(part(matches!(work, Work::Open(_) | Work::GoOnOpening(..))));
             let stage = match work {
                 Work::Seal(start) => Stage::Seal(start()),
                 Work::Open(again) => Stage::Open(again(), again),
@@ -141,6 +142,7 @@ impl<'a> Turn<'a> {
     fn look_again(&mut self, again: &Again<Verified<Opened>, OpenError>, task: Task) {
         let Task { asker, who, deadline, devices, checking, spent, tally, keys, wait, .. } = task;
         let begun = ticks();
+        let _part = role::enter(Role::Opening);
         tally.begin_again();
         let stage = Stage::Open(again(), again.clone());
         let spent = spent.saturating_add(ticks().saturating_sub(begun));
@@ -227,6 +229,7 @@ impl<'a> Turn<'a> {
         if unproved && device != DeviceId::CPU && !devices.contains(&device) {
             devices.push(device);
         }
+        let _part = role::enter(part(matches!(progress, Progress::Open(..))));
         let stage = match progress {
             Progress::Seal(go_on) => Stage::Seal(go_on(result)),
             Progress::Open(go_on, again) => Stage::Open(go_on(result), again),
@@ -313,6 +316,11 @@ impl<'a> Turn<'a> {
         }
         self.outcomes.clear();
     }
+}
+
+/// Whose a task's processor time is.
+fn part(opens: bool) -> Role {
+    if opens { Role::Opening } else { Role::Sealing }
 }
 
 /// Where a task stands.

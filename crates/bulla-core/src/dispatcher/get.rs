@@ -259,7 +259,7 @@ struct Opens<'a> {
 
 /// Starts to open a message, or says at once what it is.
 fn open(consumer: &mut Consumer, opens: Opens<'_>, local: &Local, state: &State, payload: &Payload) -> Stage {
-    let _protection = role::enter(Role::Protection);
+    let _protection = role::enter(Role::Opening);
     let Some(policy) = &consumer.route.policy.clone() else {
         return Stage::Ready(Err(Fault::Later {
             cause: "internal",
@@ -382,7 +382,7 @@ pub fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Fin
     let Some(Link::Consumer(consumer)) = links.get_mut(&asker.link) else { return };
     let LinkOpener { line, keys, .. } = &mut consumer.opener;
     let is_waited_for = line.fill(asker.slot, |_, Away(arrival, policy)| {
-        let _protection = role::enter(Role::Protection);
+        let _protection = role::enter(Role::Opening);
         if let Done::Opened(opened) = &outcome {
             count_use(keys, local, identity, opened.as_ref().ok(), &cost);
         }

@@ -108,7 +108,7 @@ impl Sealing {
         if let Some(sealing) = slot.as_ref().filter(valid) {
             return Ok(sealing.sealer.clone());
         }
-        let _protection = role::enter(Role::Protection);
+        let _protection = role::enter(Role::Sealing);
         let sealer = Sealer::new(policy.clone(), ring.clone(), Some(sealed_by.to_owned()), wall);
         let sealer = sealer.map_err(|error| seal_refusal(&error))?;
         let key = sealer.signer().map(|key| manager.told.audit.key(ring.user(), Some(key), Purpose::Seal));
@@ -207,7 +207,7 @@ impl Task<'_> {
         destinations: Vec<String>,
         arrival: Arrival,
     ) -> Result<Stage, Refusal> {
-        let _protection = role::enter(Role::Protection);
+        let _protection = role::enter(Role::Sealing);
         let expect = arrival.expect(destinations);
         let der = arrival.sealed_body()?;
         let (manager, under, now) = (means.manager.clone(), policy.clone(), means.wall);
@@ -235,7 +235,7 @@ impl Task<'_> {
         destination: String,
         arrival: Arrival,
     ) -> Result<Stage, Refusal> {
-        let _protection = role::enter(Role::Protection);
+        let _protection = role::enter(Role::Sealing);
         let (envelope, content, bound) =
             arrival.into_envelope(self.route.defaults, destination, means.random, self.user)?;
         let room = self.route.message_bytes_max.saturating_sub(envelope.overhead());
@@ -305,7 +305,7 @@ impl Away {
         cost: &Cost,
         also: Option<&mut ProtectionMeters>,
     ) -> Result<Message, Refusal> {
-        let _protection = role::enter(Role::Protection);
+        let _protection = role::enter(Role::Sealing);
         let (deed, policy) = match (&self, &outcome) {
             (Self::Sealing(_, policy, _), Outcome::Sealed(Ok(_))) => (Deed::Sealed, policy),
             (Self::Sealing(_, policy, _), _) => (Deed::FailedToSeal, policy),

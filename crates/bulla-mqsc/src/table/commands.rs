@@ -310,7 +310,18 @@ pub(crate) static COMMANDS_OF_TASKS: &[Command] = &[
          (`unattributed`), and the process's own with the messages put and got. `bulla report costs` makes \
          microseconds a message of it.",
         options: &[&AT, &WHERE, &ALL],
-        attributes: &[&ROLE_CPUTIME, &PUTS, &GETS, &TAKEN, &SINCE],
+        attributes: &[
+            &ROLE_CPUTIME,
+            &SEALCPU,
+            &OPENCPU,
+            &PUTS,
+            &GETS,
+            &SCRATCHMSGS,
+            &SCRATCHBYTES,
+            &SCRATCHWAIT,
+            &TAKEN,
+            &SINCE,
+        ],
         examples: &[
             "DISPLAY COSTSTATUS(*)",
             "DIS COSTS(*) AT('2026-11-22 06:30:00')",

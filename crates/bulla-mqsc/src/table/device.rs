@@ -68,6 +68,27 @@ pub(crate) static ROLE_CPUTIME: Attribute = shown(
     "Processor time of the role in nanoseconds, by the clocks of the threads that play it; of the process, by its own \
      clock.",
 );
+pub(crate) static SEALCPU: Attribute = shown(
+    Key::SealingTime,
+    "SEALCPU",
+    "Of the processor time of protection, what was for puts: sealing, and checking what comes sealed; nanoseconds. What \
+     is neither in SEALCPU nor in OPENCPU is the adapters' own, waking up and handing over.",
+);
+pub(crate) static OPENCPU: Attribute =
+    shown(Key::OpeningTime, "OPENCPU", "Of the processor time of protection, what was for gets: opening; nanoseconds.");
+pub(crate) static SCRATCHMSGS: Attribute = shown(
+    Key::ScratchMessages,
+    "SCRATCHMSGS",
+    "Messages that are not persistent and were written to scratch files, because the memory for messages (--memory) was \
+     full.",
+);
+pub(crate) static SCRATCHBYTES: Attribute =
+    shown(Key::ScratchBytes, "SCRATCHBYTES", "Bytes of the messages that were written to scratch files.");
+pub(crate) static SCRATCHWAIT: Attribute = shown(
+    Key::ScratchWait,
+    "SCRATCHWAIT",
+    "How long it was waited for scratch files, to write messages and to read them back; nanoseconds.",
+);
 pub(crate) static TASK_TYPE: Attribute = shown(
     Key::TaskType,
     "TASKTYPE",

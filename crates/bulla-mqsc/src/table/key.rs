@@ -115,6 +115,11 @@ pub enum Key {
     Latencies,
     // What roles cost.
     RoleCpuTime,
+    SealingTime,
+    OpeningTime,
+    ScratchMessages,
+    ScratchBytes,
+    ScratchWait,
     // Tasks as they run.
     TaskType,
     TaskState,

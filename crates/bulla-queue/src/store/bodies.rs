@@ -134,6 +134,8 @@ impl Store {
         } else if !fits {
             placed.at = self.spill.append(body).map_err(|error| PutError::Spill { reason: error.to_string() })?;
             placed.kept = Kept::Spill;
+            self.totals.scratch.messages += 1;
+            self.totals.scratch.bytes += u64::from(bytes);
         }
         if fits {
             self.memory_bytes += bytes as usize;

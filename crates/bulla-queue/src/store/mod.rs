@@ -57,7 +57,7 @@ use objects::Objects;
 pub use objects::{DefinitionUnit, OBJECTS_BYTES_MAX, OBJECTS_MAX, QueueChange, Reserve};
 use reads::{Reads, What};
 pub use recovery::Standby;
-pub use status::{Backlog, StoreStatus, Totals};
+pub use status::{Backlog, ScratchTotals, StoreStatus, Totals};
 
 /// Local queues and the journal under them.
 pub struct Store {

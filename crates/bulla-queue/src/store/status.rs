@@ -1,6 +1,7 @@
 //! What a store and its queues hold.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::Store;
 use crate::message::QueueId;
@@ -45,13 +46,27 @@ pub struct Totals {
     pub puts: u64,
     /// Messages removed by those who had locked them: got, or moved on.
     pub gets: u64,
+    /// What went to scratch space.
+    pub scratch: ScratchTotals,
+}
+
+/// Bodies of messages that are not persistent, beyond the memory that there is for them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ScratchTotals {
+    /// Bodies written.
+    pub messages: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// How long it was waited for that, writing them and reading them back; as [`Spill::waited`](crate::Spill::waited)
+    /// has it.
+    pub wait: Duration,
 }
 
 impl Store {
     /// What went through all queues together, those that are gone included.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        self.totals
+        Totals { scratch: ScratchTotals { wait: self.spill.waited(), ..self.totals.scratch }, ..self.totals }
     }
 
     /// A queue at a glance. Looks at the front of ten lanes.

@@ -6,10 +6,12 @@ mod overseer;
 mod ping;
 mod pools;
 mod requests;
+mod timed_spill;
 
 pub use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX};
 pub(crate) use first_start::{install_server_certificate, make_directories, write_private};
 
+use self::timed_spill::TimedSpill;
 use crate::arriving::{ARRIVING_BYTES_MAX, Arriving};
 use crate::audit::{Entry, Kind, Who};
 use crate::catalog::names::{NAME_RULE, is_name};
@@ -479,7 +481,8 @@ fn open_store(
     let spill = FileSpill::open(storage(SPILL)?, SPILL_BYTES_MAX_DEFAULT)
         .map_err(|error| in_use(bulla_queue::OpenError::Spill(error)))?;
     let limits = Limits { memory_bytes_max: settings.memory_bytes_max, ..Limits::default() };
-    let mut store = Store::open(Box::new(log), Box::new(spill), limits, Instant::now()).map_err(in_use)?;
+    let mut store =
+        Store::open(Box::new(log), Box::new(TimedSpill::new(spill)), limits, Instant::now()).map_err(in_use)?;
     match store.ensure_identity(Random::system().bytes(), Instant::now()) {
         // A full disk keeps no consumer from getting what is there; the first start that finds room gives the identity.
         Ok(_) | Err(JournalError::Full | JournalError::Unavailable { .. }) => Ok(store),

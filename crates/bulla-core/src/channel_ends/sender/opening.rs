@@ -80,7 +80,7 @@ impl Sending {
         policy: &Arc<Policy>,
         local: &Local,
     ) -> Result<Arrival, Fault> {
-        let _protection = role::enter(Role::Protection);
+        let _protection = role::enter(Role::Opening);
         let malformed = |refusal: Refusal| Fault::Defective(Refusal::security("malformed", refusal.detail));
         let arrival = Arrival::read(payload, local.wall_ms).map_err(malformed)?;
         let der = arrival.sealed_body().map_err(malformed)?;
@@ -159,7 +159,7 @@ pub fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Fin
     let is_open = matches!(outcome, Outcome::Opened(Ok(_)));
     let Sending { opener: Opener { line, keys, .. }, definition, .. } = &mut *sending;
     let is_waited_for = line.fill(asker.slot, |_, arrival| {
-        let _protection = role::enter(Role::Protection);
+        let _protection = role::enter(Role::Opening);
         if let Outcome::Opened(opened) = &outcome {
             let user = local.manager.channel_user(definition);
             let ring = || local.manager.ring(user, local.now).ok();
