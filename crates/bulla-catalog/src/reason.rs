@@ -54,6 +54,7 @@ reasons! {
     SECURITY_ERROR = 2063, "amqp:unauthorized-access";
     SELECTOR_ERROR = 2067, "amqp:invalid-field";
     STORAGE_NOT_AVAILABLE = 2071, "amqp:resource-limit-exceeded";
+    TRUNCATED_MSG_FAILED = 2080, "amqp:link:message-size-exceeded";
     UNKNOWN_ALIAS_BASE_Q = 2082, "amqp:not-found";
     UNKNOWN_OBJECT_NAME = 2085, "amqp:not-found";
     UNKNOWN_REMOTE_Q_MGR = 2087, "amqp:not-found";

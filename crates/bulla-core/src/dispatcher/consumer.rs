@@ -22,6 +22,7 @@ use crate::resumable::Resumable;
 use bulla_queue::{Found, MessageId, Place, QueueId, ReadError};
 use bulla_seal::Policy;
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,7 @@ pub struct Consumer {
     pub presettled: bool,
     /// The client opens for itself.
     pub opens_itself: Option<OpensItself>,
+    pub(crate) size: Size,
     /// Which messages it wants, where it does not take all.
     pub selection: Option<Box<Selection>>,
     pub(crate) search: Search,
@@ -106,6 +108,15 @@ pub struct Deliveries {
     unsettled: HashMap<MessageId, Unsettled>,
     /// Of these, the ones whose units of work were backed out, and how often: given back, they have failed so often.
     pub backed_out: HashMap<MessageId, u32>,
+}
+
+/// How long a link's messages may be.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    /// Bytes of the longest one that the client takes.
+    bytes_max: u64,
+    /// Bytes of the next one, where it is longer. The link ends with that when the client has settled what it has.
+    too_long: Option<usize>,
 }
 
 /// What opens a link's messages before they are sent.
@@ -215,6 +226,7 @@ impl Consumer {
             mode: Mode::Takes,
             presettled: get.presettled,
             opens_itself: get.opens_itself,
+            size: Size { bytes_max: get.message_bytes_max.map_or(u64::MAX, NonZeroU64::get), too_long: None },
             selection: None,
             search: Search { cursor: None, passed_over: PassedOver::default(), arrivals: 0, rescan_at: now },
             deliveries: Deliveries::default(),
@@ -281,6 +293,39 @@ impl Consumer {
             }
             Some(result) => result,
         }
+    }
+
+    /// Whether the client takes a message of so many bytes, as it is sent to it (AMQP part 2, section 2.7.3). One that
+    /// was sealed counts as it was opened. MQ's counterpart is the buffer of an MQGET. Behind one that is too long it
+    /// takes none.
+    ///
+    /// # Errors
+    /// The link ends with that: now, or where [`Consumer::has_to_settle`] says so, later.
+    #[inline]
+    pub fn takes(&mut self, bytes: usize) -> Result<(), Refusal> {
+        let Size { bytes_max, too_long } = self.size;
+        if bytes as u64 <= bytes_max && too_long.is_none() {
+            return Ok(());
+        }
+        let bytes = *self.size.too_long.get_or_insert(bytes);
+        let detail = format!("{}: the next message has {bytes} bytes, and the link takes {bytes_max}", self.opened);
+        Err(Refusal::new(reason::TRUNCATED_MSG_FAILED, detail))
+    }
+
+    /// Whether the client has messages to settle before its link ends, so that none of them comes twice. One that
+    /// drains waits for an answer first.
+    pub fn has_to_settle(&self) -> bool {
+        !self.deliveries.outstanding.is_empty() && !self.draining
+    }
+
+    /// Whether the link gets no more because the next message is too long. When the client has settled what it has, and
+    /// what was being opened is given back, that message is looked for anew: others may have got it.
+    #[inline]
+    pub fn waits_to_end(&mut self) -> bool {
+        if self.size.too_long.is_some() && !self.has_to_settle() && self.opener.line.is_empty() {
+            self.size.too_long = None;
+        }
+        self.size.too_long.is_some()
     }
 
     /// Whether its user, or its queue, has as much unsettled as it may. A settlement on another connection wakes no

@@ -58,6 +58,10 @@ pub fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link:
         ending::detach(peer, local, state, link, &refusal);
         return Looked::Gone;
     }
+    if consumer.waits_to_end() {
+        local.serving.rescan.insert(consumer.route.queue);
+        return Looked::Blocked;
+    }
     let opening = consumer.opener.line.len();
     let is_opening_enough = opening > 0 && (consumer.opener.line.is_full() || opening >= front.credit(link) as usize);
     if is_opening_enough || consumer.has_enough(*user, local, state) {
@@ -73,9 +77,11 @@ pub fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link:
     };
     let payload = match Outgoing::as_stored(stored, &consumer.route, consumer.opens_itself) {
         Ok(message) => {
-            Delivering { consumer, front, staged_gets: &mut units.staged_gets, user: *user, link }
+            let sent = Delivering { consumer, front, staged_gets: &mut units.staged_gets, user: *user, link }
                 .send(local, state, &locked, message);
-            return Looked::Sent;
+            let Err(refusal) = sent else { return Looked::Sent };
+            ending::detach(peer, local, state, link, &refusal);
+            return Looked::Gone;
         }
         Err(payload) => payload,
     };
@@ -203,17 +209,31 @@ struct Delivering<'a> {
 
 impl Delivering<'_> {
     /// Sends a message as it is to go out; it stays locked until the client has settled it.
-    fn send(self, local: &mut Local, state: &mut State, locked: &Found, message: Outgoing) {
+    ///
+    /// # Errors
+    /// It is longer than the client takes, who has nothing to settle: its link is to end. The message is where it was,
+    /// for others to get.
+    fn send(self, local: &mut Local, state: &mut State, locked: &Found, message: Outgoing) -> Result<(), Refusal> {
         let Self { consumer, front, staged_gets, user, link } = self;
         let message = message.with_delivery_count(locked.delivery_count);
         let (settled, queue, bytes) = (consumer.presettled, consumer.route.queue, message.bytes());
+        if let Err(refusal) = consumer.takes(bytes) {
+            if !consumer.browses() {
+                state.store.release(locked.id, false);
+                local.serve_everywhere(queue, state);
+            }
+            return if consumer.has_to_settle() { Ok(()) } else { Err(refusal) };
+        }
         let unit = match consumer.acquires {
             None => None,
             Some(unit) => match local.units.may_acquire(unit, queue, state.definitions.queue_manager.max_uncommitted) {
                 None => None,
                 Some(Ok(())) => Some(unit),
                 // The link ends when the next message is looked for.
-                Some(Err(_)) => return state.store.release(locked.id, false),
+                Some(Err(_)) => {
+                    state.store.release(locked.id, false);
+                    return Ok(());
+                }
             },
         };
         let sent = front.send(link, locked.id.0, message, settled, unit);
@@ -246,6 +266,7 @@ impl Delivering<'_> {
             consumer.deliveries.outstanding.insert(locked.id);
             consumer.note_delivered(user, state, locked.id, bytes);
         }
+        Ok(())
     }
 }
 
@@ -411,8 +432,12 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
         match ready {
             Ok(readable) => {
                 let message = Outgoing::opened(readable);
-                Delivering { consumer, front, staged_gets: &mut units.staged_gets, user: *user, link }
+                let sent = Delivering { consumer, front, staged_gets: &mut units.staged_gets, user: *user, link }
                     .send(local, state, &locked, message);
+                if let Err(refusal) = sent {
+                    ending::detach(peer, local, state, link, &refusal);
+                    return;
+                }
             }
             Err(Fault::NotMine) => not_mine(consumer, local, state, locked.id),
             Err(Fault::Later { cause, detail }) => {

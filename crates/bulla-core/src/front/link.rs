@@ -5,6 +5,7 @@ use super::{LinkId, SessionId};
 use crate::outgoing::OpensItself;
 use crate::reason::Refusal;
 use bulla_amqp::{DeliveryTag, Symbol, Value};
+use std::num::NonZeroU64;
 
 /// Unsettled deliveries, by the client's names for them, each with its last outcome where it has one.
 pub type Unsettled = Vec<(DeliveryTag, Option<MessageOutcome>)>;
@@ -92,6 +93,8 @@ pub struct Get {
     pub opens_itself: Option<OpensItself>,
     /// What closing the link does.
     pub on_close: OnClose,
+    /// Bytes of the longest message that the client takes, as it is sent; none for any.
+    pub message_bytes_max: Option<NonZeroU64>,
 }
 
 /// What a client names as a link's other end.

@@ -15,6 +15,7 @@ use bulla_amqp::types::{AnyTarget, SenderSettleMode, Source, Target};
 use bulla_amqp::{
     AttachReply, Coordinator, Delivery, DeliveryState, IncomingAttach, Role, SessionId, Symbol, Value, condition,
 };
+use std::num::NonZeroU64;
 
 /// A link that offers or asks for this puts and gets sealed bytes (SEAL.md, who may seal where).
 const SEALED: &str = "bulla:sealed";
@@ -111,6 +112,7 @@ pub(super) fn asked(wanted: IncomingAttach) -> (Attach, Asked) {
             let mut get = get(source.as_mut(), &desired, &mut unreadable);
             get.leaves_out_own = asked.no_local.is_some();
             get.presettled = wanted.snd_settle_mode == SenderSettleMode::Settled;
+            get.message_bytes_max = NonZeroU64::new(wanted.max_message_size);
             let keep = source.as_ref().and_then(|source| keep(&source.expiry_policy, source.timeout));
             (Wants::Get(Box::new(get)), keep)
         }
