@@ -159,6 +159,27 @@ pub struct Configuration {
     /// Which islands, or which way a message goes: `local`, `channel`, `unprotected`, `end-to-end`, `one-side`,
     /// `two-authorities`.
     pub topology: String,
+    /// How messages are got, and how many may wait for that.
+    #[serde(flatten)]
+    pub getting: Getting,
+}
+
+/// How messages are got, and how many may wait for that, where a workload varies it.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Getting {
+    /// Messages a second that the getters take together; 0 for as fast as they come.
+    #[serde(skip_serializing_if = "is_default")]
+    pub getter_rate: u64,
+    /// The longest message that a getter takes, in bytes (AMQP's `max-message-size`); 0 for any.
+    #[serde(skip_serializing_if = "is_default")]
+    pub receiver_bytes: u64,
+    /// MAXDEPTH of the queues; 0 for the workload's own.
+    #[serde(skip_serializing_if = "is_default")]
+    pub max_depth: u32,
+    /// Memory for messages (`bulla start --memory`), MiB; 0 for the queue manager's default.
+    #[serde(skip_serializing_if = "is_default")]
+    pub memory_mib: u32,
 }
 
 impl Default for Configuration {
@@ -182,6 +203,7 @@ impl Default for Configuration {
             dispatchers: 0,
             adapters: 0,
             topology: "local".to_owned(),
+            getting: Getting::default(),
         }
     }
 }
@@ -206,10 +228,12 @@ mod tests {
             key: "rsa2048".into(),
             reuse: Reuse::Unlimited,
             persistent: true,
+            getting: Getting { max_depth: 5_000, ..Getting::default() },
             ..Configuration::default()
         };
         let text = serde_json::to_string(&configuration).unwrap();
         assert_eq!(serde_json::from_str::<Configuration>(&text).unwrap(), configuration, "{text}");
+        assert!(text.contains("\"max_depth\":5000") && !text.contains("getter_rate"), "{text}");
         assert_eq!(serde_json::from_str::<Configuration>("{}").unwrap(), Configuration::default());
     }
 

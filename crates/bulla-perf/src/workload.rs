@@ -8,6 +8,7 @@ pub mod devices;
 mod drain;
 mod fleet;
 pub mod handshake;
+pub(crate) mod interception;
 mod island;
 pub mod islands;
 pub mod key_reuse;

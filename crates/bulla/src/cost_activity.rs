@@ -187,7 +187,14 @@ mod tests {
     fn snapshot(taken_ms: u64, times: u64) -> CostSnapshot {
         let roles_ns = [700, 60, 50, 400, 300, 20, 10].map(|us| 1_000 * us * times);
         let costs = Costs { roles_ns, process_ns: 1_600_000 * times, ..Costs::default() };
-        CostSnapshot { taken_ms, since_ms: BEGIN_MS - 5_000, costs, puts: 10 * times, gets: 20 * times }
+        CostSnapshot {
+            taken_ms,
+            since_ms: BEGIN_MS - 5_000,
+            costs,
+            puts: 10 * times,
+            gets: 20 * times,
+            ..CostSnapshot::default()
+        }
     }
 
     fn activity() -> CostActivity {

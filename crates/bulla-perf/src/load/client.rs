@@ -143,7 +143,16 @@ impl Client {
     /// # Errors
     /// [`Error::Broker`]: its refusal.
     pub fn receiver(&mut self, queue: &str, credit: u32) -> Result<Link> {
+        self.receiver_of(queue, credit, 0)
+    }
+
+    /// As [`receiver`](Self::receiver), for messages of so many bytes at most; 0 for any.
+    ///
+    /// # Errors
+    /// [`Error::Broker`]: its refusal.
+    pub fn receiver_of(&mut self, queue: &str, credit: u32, message_bytes_max: u64) -> Result<Link> {
         let request = bulla_client::to_get(queue, false, self.sealing.is_some());
+        let request = AttachRequest { max_message_size: message_bytes_max, ..request };
         let link = self.attach(queue, request)?;
         self.engine.set_credit(link.id, credit);
         self.flush()?;

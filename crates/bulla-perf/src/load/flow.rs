@@ -20,6 +20,8 @@ const NAP: Duration = Duration::from_millis(1);
 const REFILL_PART: u64 = 8;
 /// How long a putter waits before it puts a message again that found the queue full (2053).
 const RETRY_AFTER: Duration = Duration::from_millis(5);
+/// How long a getter with a rate works before it looks whether the stream ends.
+const WORK_NAP: Duration = Duration::from_millis(50);
 /// The reason code of a full queue.
 const Q_FULL: i64 = 2053;
 /// Of so many messages one has its time taken.
@@ -50,6 +52,10 @@ pub struct Flow {
     pub pace: Pace,
     /// Messages put and not yet confirmed, and the credit of the getter; 1 at least.
     pub window: u32,
+    /// Messages a second that the getter takes; none for as fast as they come.
+    pub getter_rate: Option<f64>,
+    /// The longest message that the getter takes, bytes; 0 for any.
+    pub receiver_bytes: u64,
 }
 
 /// What both threads and their observer see.
@@ -147,13 +153,14 @@ impl Stream {
         let gauge = Arc::new(Gauge::new(flow.pace, window));
         let messages = Messages::of(flow.bytes, flow.persistent);
         let mut gets = Client::connect(&getter.broker, &format!("get-{number}"))?;
-        let from = gets.receiver(&getter.gets, window)?;
+        let from = gets.receiver_of(&getter.gets, window, flow.receiver_bytes)?;
         let mut puts = Client::connect(&putter.broker, &format!("put-{number}"))?;
         let to = puts.sender(&putter.puts)?;
         let mut stream = Stream { gauge: Arc::clone(&gauge), threads: Vec::new(), untimed: 0 };
         let (shared, expected) = (Arc::clone(&gauge), messages.clone());
         stream.spawn(format!("{APPLICATION}get-{number}"), move || {
-            let got = get(gets, from, window, &expected, &shared);
+            let getter = Getter { credit: window, rate: flow.getter_rate };
+            let got = get(gets, from, getter, &expected, &shared);
             shared.failed.fetch_or(got.is_err(), Ordering::AcqRel);
             got
         })?;
@@ -335,11 +342,35 @@ fn found_the_queue_full(state: &Option<DeliveryState>) -> bool {
     }
 }
 
+/// How the getter gets.
+#[derive(Clone, Copy, Debug)]
+struct Getter {
+    credit: u32,
+    /// Messages a second that it takes at most, until the stream ends: then it takes what is left as it comes.
+    rate: Option<f64>,
+}
+
+impl Getter {
+    /// Works on so many messages, which takes their time; when the last work was over comes in and out. The rest of a
+    /// stream that ends is taken as it comes.
+    fn work(self, count: u64, over_at: &mut Instant, gauge: &Gauge) {
+        let Some(rate) = self.rate else { return };
+        *over_at = Instant::now().max(*over_at) + Duration::from_secs_f64(count as f64 / rate);
+        while let Some(left) = over_at.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+            && !gauge.stop.load(Ordering::Acquire)
+        {
+            std::thread::sleep(left.min(WORK_NAP));
+        }
+    }
+}
+
 /// The thread that gets: compares each message with the one that was put, and accepts it.
-fn get(mut client: Client, mut link: Link, credit: u32, messages: &Messages, gauge: &Gauge) -> Result<()> {
+fn get(mut client: Client, mut link: Link, getter: Getter, messages: &Messages, gauge: &Gauge) -> Result<()> {
     let (mut got, mut check) = (0u64, Order::default());
+    let (credit, mut over_at) = (getter.credit, Instant::now());
     loop {
         client.read(None)?;
+        let before = got;
         while let Some(event) = client.event()? {
             if let Event::Delivery(delivery) = event {
                 if !link.opened(&delivery.payload, |message| check.takes(messages, message))? {
@@ -357,6 +388,7 @@ fn get(mut client: Client, mut link: Link, credit: u32, messages: &Messages, gau
             return Err(Error::Wrong(format!("{got} messages came, more than were put: the queue was not empty")));
         }
         gauge.got.store(got, Ordering::Release);
+        getter.work(got - before, &mut over_at, gauge);
         if client.engine.credit(link.id) <= credit / 2 {
             client.engine.set_credit(link.id, credit);
         }

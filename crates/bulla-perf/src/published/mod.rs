@@ -4,9 +4,13 @@
 //! page on which both stand beside each other. [`beside`] and [`page`] are what studies share.
 
 pub mod beside;
+mod buffer;
 pub mod figure;
 mod https;
+mod interception;
+pub mod ours;
 pub mod page;
+mod tls;
 
 use crate::error::{Result, Verdict};
 use crate::host::Host;
@@ -22,6 +26,9 @@ pub struct PublishedArgs {
 #[derive(Subcommand, Debug)]
 enum Study {
     Https(Box<https::HttpsArgs>),
+    Interception(Box<interception::InterceptionArgs>),
+    Tls(Box<tls::TlsArgs>),
+    Buffer(Box<buffer::BufferArgs>),
 }
 
 /// Does what the arguments say.
@@ -31,5 +38,8 @@ enum Study {
 pub fn run(args: &PublishedArgs, host: &dyn Host) -> Result<Verdict> {
     match &args.study {
         Study::Https(args) => https::run(args, host),
+        Study::Interception(args) => interception::run(args, host),
+        Study::Tls(args) => tls::run(args, host),
+        Study::Buffer(args) => buffer::run(args, host),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::group::Group;
 use super::number::{bytes, with_decimals};
-use crate::configuration::{Quality, Reuse};
+use crate::configuration::{Getting, Quality, Reuse};
 
 /// A part of a configuration.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,13 +43,15 @@ pub enum Field {
     Adapters,
     /// Which way a message goes.
     Topology,
+    /// How messages are got, and how many may wait for that.
+    Getting,
     /// The machine, the version and the target.
     Setting,
 }
 
 impl Field {
     /// All of them, in the order of a name.
-    pub const ALL: [Field; 19] = [
+    pub const ALL: [Field; 20] = [
         Field::Topology,
         Field::Quality,
         Field::Key,
@@ -68,6 +70,7 @@ impl Field {
         Field::Resumed,
         Field::Dispatchers,
         Field::Adapters,
+        Field::Getting,
         Field::Setting,
     ];
 
@@ -93,6 +96,7 @@ impl Field {
             Field::Dispatchers => "dispatchers",
             Field::Adapters => "adapters",
             Field::Topology => "topology",
+            Field::Getting => "getting",
             Field::Setting => "setting",
         }
     }
@@ -155,6 +159,7 @@ impl Field {
             Field::Dispatchers => tasks(configuration.dispatchers, "dispatcher", "dispatchers"),
             Field::Adapters => tasks(configuration.adapters, "adapter", "adapters"),
             Field::Topology => configuration.topology.clone(),
+            Field::Getting => getting(&configuration.getting),
             Field::Setting => format!("setting {}", group.setting + 1),
         }
     }
@@ -191,9 +196,23 @@ impl Field {
             Field::Dispatchers => f64::from(configuration.dispatchers),
             Field::Adapters => f64::from(configuration.adapters),
             Field::Setting => group.setting as f64,
+            Field::Getting => configuration.getting.getter_rate as f64,
             Field::Devices | Field::Cipher | Field::Topology => 0.0,
         }
     }
+}
+
+/// How messages are got, in words; empty where nothing was said of it.
+fn getting(getting: &Getting) -> String {
+    let Getting { getter_rate, receiver_bytes, max_depth, memory_mib } = *getting;
+    let count = |count: u64| with_decimals(count as f64, 0);
+    let words = [
+        (getter_rate > 0).then(|| format!("getter takes {}/s", count(getter_rate))),
+        (receiver_bytes > 0).then(|| format!("receiver takes {}", bytes(receiver_bytes))),
+        (max_depth > 0).then(|| format!("MAXDEPTH {}", count(max_depth.into()))),
+        (memory_mib > 0).then(|| format!("{} MiB of memory", count(memory_mib.into()))),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
 /// The fields in which groups differ.

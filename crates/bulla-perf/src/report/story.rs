@@ -191,7 +191,7 @@ pub fn flat(measured: &Measured) -> Table {
 
 /// The parts of a configuration, by the names of the format.
 type Part = (&'static str, fn(&Group) -> Cell);
-const PARTS: [Part; 19] = [
+const PARTS: [Part; 23] = [
     ("setting", |group| Cell::Number(group.setting as f64 + 1.0)),
     ("quality", |group| Cell::text(group.configuration.quality.as_str())),
     ("key", |group| Cell::text(group.configuration.key.as_str())),
@@ -211,6 +211,10 @@ const PARTS: [Part; 19] = [
     ("dispatchers", |group| Cell::Number(f64::from(group.configuration.dispatchers))),
     ("adapters", |group| Cell::Number(f64::from(group.configuration.adapters))),
     ("topology", |group| Cell::text(group.configuration.topology.as_str())),
+    ("getter-rate", |group| Cell::Number(group.configuration.getting.getter_rate as f64)),
+    ("receiver-bytes", |group| Cell::Number(group.configuration.getting.receiver_bytes as f64)),
+    ("max-depth", |group| Cell::Number(f64::from(group.configuration.getting.max_depth))),
+    ("memory-mib", |group| Cell::Number(f64::from(group.configuration.getting.memory_mib))),
 ];
 
 fn names(groups: &[&Group], of: impl Fn(&crate::result::Sample) -> Vec<String>) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! One sample: warm-up, then counters before and after, and looks between.
 
-use super::meters::{Look, Watched, busiest};
+use super::meters::{Look, Used, Watched, busiest};
 use super::processor::AllProcesses;
 use super::{statistics, steady};
 use crate::configuration::Configuration;
@@ -19,6 +19,21 @@ const LUMP_WITHIN: Duration = Duration::from_secs(15);
 const MOMENT: Duration = Duration::from_secs(1);
 /// A course has so many moments at least, however short the sample is: fewer say nothing about a steady state.
 const MOMENTS_MIN: u32 = 8;
+
+/// Processor time of the threads that put, and of those that get, microseconds a transaction.
+pub const PUTTER_US: &str = "putter-us";
+/// Likewise, of those that get.
+pub const GETTER_US: &str = "getter-us";
+/// Processor time of protection for puts, and for gets, without operations with keys; microseconds a transaction.
+pub const SEALING_US: &str = "sealing-us";
+/// Likewise, for gets.
+pub const OPENING_US: &str = "opening-us";
+/// Messages that went to scratch files because memory was full, in the sample.
+pub const SCRATCH_MESSAGES: &str = "scratch-messages";
+/// Bytes of them.
+pub const SCRATCH_BYTES: &str = "scratch-bytes";
+/// How long it was waited for scratch files, writing and reading, microseconds a message that went there.
+pub const SCRATCH_WAIT_US: &str = "scratch-wait-us";
 
 /// A load at work, and what it is that it loads.
 pub struct Running {
@@ -129,6 +144,7 @@ fn watch(
     if used.modelled > 0 {
         found.insert("modelled-cpu-us".to_owned(), each(used.modelled));
     }
+    found.extend(ends(&used, transactions));
     let course = course.moments;
     let mut unsteady = steady::unsteady(&course, running.load.lump(), used.cores_elsewhere, used.cores_stolen);
     unsteady.extend(used.unread.iter().map(|name| format!("not all meters of {name} could be read")));
@@ -156,6 +172,24 @@ fn watch(
         found,
         ..Sample::default()
     })
+}
+
+/// What putters and getters took each, and protection for each of them, microseconds a transaction; and what went to
+/// scratch files.
+fn ends(used: &Used, transactions: u64) -> Vec<(String, f64)> {
+    let Used { ends: [put, get], beside, .. } = used;
+    let each = |ns: u64| (transactions > 0).then(|| ns as f64 / 1e3 / transactions as f64);
+    let of_scratch = |value: f64| (beside.scratch_messages > 0).then_some(value);
+    let found = [
+        (PUTTER_US, each(*put)),
+        (GETTER_US, each(*get)),
+        (SEALING_US, each(beside.sealing)),
+        (OPENING_US, each(beside.opening)),
+        (SCRATCH_MESSAGES, of_scratch(beside.scratch_messages as f64)),
+        (SCRATCH_BYTES, of_scratch(beside.scratch_bytes as f64)),
+        (SCRATCH_WAIT_US, of_scratch(beside.scratch_wait as f64 / 1e3 / beside.scratch_messages.max(1) as f64)),
+    ];
+    found.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.filter(|value| *value > 0.0)?))).collect()
 }
 
 /// Where transactions are counted many at a time, waits until the next of them are: a sample is then of whole lumps.

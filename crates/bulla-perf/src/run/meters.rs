@@ -2,6 +2,7 @@
 
 use super::processor::{self, AllProcesses, Roles};
 use crate::host::{Host, Row};
+use crate::load::APPLICATION;
 use crate::result::{DeviceUse, OperationUse, TaskUse};
 use bulla_device::Histogram;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub struct Look {
     all_processes: AllProcesses,
     /// This process: the application, and everything.
     own: (u64, u64),
+    /// Of the application, the threads that put, and those that get.
+    ends: [u64; 2],
     managers: Vec<ManagerLook>,
 }
 
@@ -36,9 +39,50 @@ struct ManagerLook {
     cpu: (Roles, u64),
     /// Whether the queue manager told that itself; else it is by the names of threads.
     tells_costs: bool,
+    /// What else it tells of its costs.
+    beside: Beside,
     /// None where the queue manager did not answer.
     devices: Option<Vec<Row>>,
     tasks: Option<Vec<Row>>,
+}
+
+/// What a queue manager tells of its costs beside the roles. Nanoseconds, but for what scratch files hold.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Beside {
+    /// Of protection, for puts.
+    pub sealing: u64,
+    /// Of protection, for gets.
+    pub opening: u64,
+    /// Messages that went to scratch files.
+    pub scratch_messages: u64,
+    /// Bytes of them.
+    pub scratch_bytes: u64,
+    /// How long it was waited for scratch files.
+    pub scratch_wait: u64,
+}
+
+impl Beside {
+    /// Out of DISPLAY COSTSTATUS(*) ALL.
+    fn told(rows: &[Row]) -> Beside {
+        let of = |role: &str, keyword: &str| {
+            rows.iter().find(|row| text(row, "COSTSTATUS") == role).map_or(0, |row| number(row, keyword))
+        };
+        Beside {
+            sealing: of("protection", "SEALCPU"),
+            opening: of("protection", "OPENCPU"),
+            scratch_messages: of("process", "SCRATCHMSGS"),
+            scratch_bytes: of("process", "SCRATCHBYTES"),
+            scratch_wait: of("process", "SCRATCHWAIT"),
+        }
+    }
+
+    fn add(&mut self, now: &Beside, before: &Beside) {
+        self.sealing += now.sealing.saturating_sub(before.sealing);
+        self.opening += now.opening.saturating_sub(before.opening);
+        self.scratch_messages += now.scratch_messages.saturating_sub(before.scratch_messages);
+        self.scratch_bytes += now.scratch_bytes.saturating_sub(before.scratch_bytes);
+        self.scratch_wait += now.scratch_wait.saturating_sub(before.scratch_wait);
+    }
 }
 
 /// What happened between two looks.
@@ -57,6 +101,10 @@ pub struct Used {
     /// Of them, what modelled devices took of this processor for their real results, which a card would not;
     /// nanoseconds.
     pub modelled: u64,
+    /// What queue managers tell of their costs beside the roles.
+    pub beside: Beside,
+    /// Of the application, the threads that put, and those that get; nanoseconds.
+    pub ends: [u64; 2],
     /// Cores that were busy, with whatever.
     pub cores_busy: f64,
     /// Of them, those that were none of ours.
@@ -72,7 +120,9 @@ impl Look {
     #[must_use]
     pub fn take(host: &dyn Host, watched: &[Watched]) -> Look {
         let managers = watched.iter().map(|watched| ManagerLook::take(host, watched)).collect();
-        Look { managers, all_processes: AllProcesses::now(), own: processor::of_this_process(), at: Instant::now() }
+        let ends = ["put", "get"].map(|end| processor::of_own_threads(&format!("{APPLICATION}{end}-")));
+        let (all_processes, own) = (AllProcesses::now(), processor::of_this_process());
+        Look { managers, all_processes, own, ends, at: Instant::now() }
     }
 
     /// What happened since an earlier look at the same.
@@ -95,6 +145,9 @@ impl Look {
             let process = if is_like { now.cpu.1.saturating_sub(before.cpu.1) } else { 0 };
             *used.roles.entry("unattributed".to_owned()).or_default() += process.saturating_sub(known);
             used.process += process;
+            if is_like {
+                used.beside.add(&now.beside, &before.beside);
+            }
             let both = now.devices.as_ref().zip(before.devices.as_ref());
             if let Some((now, before)) = both {
                 used.modelled += modelled(now).saturating_sub(modelled(before));
@@ -112,6 +165,7 @@ impl Look {
         let application = self.own.0.saturating_sub(earlier.own.0);
         used.roles.insert("application".to_owned(), application);
         used.process += application;
+        used.ends = [0, 1].map(|end| self.ends[end].saturating_sub(earlier.ends[end]));
         let busy = self.all_processes.busy.saturating_sub(earlier.all_processes.busy);
         let ours = managers + self.own.1.saturating_sub(earlier.own.1);
         used.cores_busy = cores(busy);
@@ -128,7 +182,8 @@ impl ManagerLook {
             watched.data.as_ref().map_or(Some(Vec::new()), |data| host.display(data, command).ok())
         };
         let (devices, tasks) = (rows("DISPLAY DEVSTATUS(*) ALL"), rows("DISPLAY TASKSTATUS"));
-        let told = by_role(&rows("DISPLAY COSTSTATUS(*)").unwrap_or_default());
+        let costs = rows("DISPLAY COSTSTATUS(*) ALL").unwrap_or_default();
+        let (told, beside) = (by_role(&costs), Beside::told(&costs));
         let tells_costs = told.is_some();
         let helpers = watched.pid.map_or(0, processor::of_helpers);
         let cpu = match told {
@@ -142,7 +197,7 @@ impl ManagerLook {
                 (roles, process)
             }
         };
-        ManagerLook { name: watched.name.clone(), cpu, tells_costs, devices, tasks }
+        ManagerLook { name: watched.name.clone(), cpu, tells_costs, beside, devices, tasks }
     }
 }
 
@@ -271,9 +326,10 @@ mod tests {
     fn look(cpu: &[(&str, u64)], process: u64, tells_costs: bool, is_read: bool) -> Look {
         let roles = cpu.iter().map(|(role, ns)| ((*role).to_owned(), *ns)).collect();
         let rows = is_read.then(Vec::new);
-        let manager =
-            ManagerLook { name: "QM1".into(), cpu: (roles, process), tells_costs, devices: rows.clone(), tasks: rows };
-        Look { at: Instant::now(), all_processes: AllProcesses::default(), own: (0, 0), managers: vec![manager] }
+        let (beside, cpu) = (Beside { opening: process / 4, ..Beside::default() }, (roles, process));
+        let (devices, tasks) = (rows.clone(), rows);
+        let managers = vec![ManagerLook { name: "QM1".into(), cpu, tells_costs, beside, devices, tasks }];
+        Look { at: Instant::now(), all_processes: AllProcesses::default(), own: (0, 0), ends: [0; 2], managers }
     }
 
     #[test]
@@ -282,6 +338,7 @@ mod tests {
         let used = look(&[("queue-manager", 700), ("protection", 210)], 1020, true, true).since(&before);
         assert_eq!((used.process, used.roles["queue-manager"], used.roles["unattributed"]), (900, 600, 100));
         assert!(used.unread.is_empty());
+        assert_eq!(used.beside, Beside { opening: 225, ..Beside::default() });
         // Roles that were charged twice are seen to be.
         let used = look(&[("queue-manager", 1300), ("protection", 410)], 1020, true, true).since(&before);
         assert_eq!((used.process, used.roles.values().sum::<u64>()), (900, 1600));

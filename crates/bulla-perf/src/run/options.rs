@@ -1,7 +1,7 @@
 //! What all workloads take on the command line, and how a configuration is told in a few words.
 
 use super::measure::Timing;
-use crate::configuration::{Configuration, Quality, Reuse};
+use crate::configuration::{Configuration, Getting, Quality, Reuse};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::load::client::Broker;
@@ -442,6 +442,19 @@ pub fn describe(configuration: &Configuration) -> String {
     }
     if configuration.topology != "local" {
         words.push(configuration.topology.clone());
+    }
+    let Getting { getter_rate, receiver_bytes, max_depth, memory_mib } = configuration.getting;
+    if getter_rate != 0 {
+        words.push(format!("got at {getter_rate}/s"));
+    }
+    if receiver_bytes != 0 {
+        words.push(format!("receiver takes {}", size(receiver_bytes)));
+    }
+    if max_depth != 0 {
+        words.push(format!("MAXDEPTH {max_depth}"));
+    }
+    if memory_mib != 0 {
+        words.push(format!("memory {memory_mib} MiB"));
     }
     words.join(" ")
 }

@@ -18,6 +18,12 @@ pub fn of_this_process() -> (u64, u64) {
     })
 }
 
+/// What the threads of this process have used so far whose names begin so, nanoseconds.
+#[must_use]
+pub fn of_own_threads(begin: &str) -> u64 {
+    threads(std::process::id()).iter().filter(|(name, _)| name.starts_with(begin)).map(|(_, used)| used).sum()
+}
+
 /// What a queue manager and the helpers of its tokens have used so far, by role as the names of their threads have it.
 /// Helper processes are part of what devices cost.
 #[must_use]

@@ -21,7 +21,7 @@ use crate::result::Sample;
 use crate::run::measure::Running;
 use crate::run::options::{Common, bytes, key};
 use crate::run::statistics::Spread;
-use crate::run::{Workload, carry_out};
+use crate::run::{self, Workload};
 use bulla_device::Histogram;
 use clap::Args;
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ pub struct ChannelArgs {
 }
 
 /// SSLRKEYC: 0, or a number of bytes.
-fn reset_bytes(text: &str) -> std::result::Result<u64, String> {
+pub(crate) fn reset_bytes(text: &str) -> std::result::Result<u64, String> {
     /// Most that SSLRKEYC takes.
     const RESET_BYTES_MAX: u64 = 999_999_999;
     match text {
@@ -94,7 +94,7 @@ fn reset_bytes(text: &str) -> std::result::Result<u64, String> {
 /// Does what the arguments say.
 ///
 /// # Errors
-/// As [`carry_out`].
+/// As [`run::take`].
 pub fn run(args: &ChannelArgs, host: &dyn Host) -> Result<Verdict> {
     args.common.only_self()?;
     if args.drain.drain {
@@ -102,12 +102,30 @@ pub fn run(args: &ChannelArgs, host: &dyn Host) -> Result<Verdict> {
         let plan = drain::Plan { args: &args.drain, configurations, key: &args.key, common: &args.common };
         return drain::run(plan, host);
     }
-    let configurations = configurations(args);
+    take(&args.common, configurations(args), &args.key, host)?.verdict()
+}
+
+/// Round trips by these configurations; `key` is that of certificates where a configuration has none.
+///
+/// # Errors
+/// As [`run::take`].
+pub(crate) fn take(
+    common: &Common,
+    configurations: Vec<Configuration>,
+    key: &str,
+    host: &dyn Host,
+) -> Result<run::Taken> {
+    let mut keys = vec![key.to_owned()];
+    for configuration in &configurations {
+        if !configuration.key.is_empty() && !keys.contains(&configuration.key) {
+            keys.push(configuration.key.clone());
+        }
+    }
     Clerk::during(host, |clerk| {
         let mut channels = Channels {
             host,
-            common: &args.common,
-            key: args.key.clone(),
+            common,
+            keys,
             clerk,
             partners: None,
             fleets: Vec::new(),
@@ -115,7 +133,7 @@ pub fn run(args: &ChannelArgs, host: &dyn Host) -> Result<Verdict> {
             raw_us: Vec::new(),
             still: Arc::default(),
         };
-        carry_out(host, &args.common, configurations, &mut channels)
+        run::take(host, common, configurations, &mut channels)
     })
 }
 
@@ -180,7 +198,8 @@ pub(super) fn is_tls13(cipher: &str) -> bool {
 struct Channels<'h> {
     host: &'h dyn Host,
     common: &'h Common,
-    key: String,
+    /// Keys of certificates; the first for what names none.
+    keys: Vec<String>,
     clerk: Clerk,
     partners: Option<Partners<'h>>,
     fleets: Vec<(Configuration, Fleet)>,
@@ -209,7 +228,7 @@ impl Workload for Channels<'_> {
         if self.partners.is_none() {
             let devices = devices.parse().map_err(Error::Usage)?;
             let partners = Partners::start(self.host, &crate::site::Settings { devices, ..settings(self.common) })?;
-            partners.certify(std::slice::from_ref(&self.key))?;
+            partners.certify(&self.keys)?;
             // From here on the caller's certificate is the one of its label, or none.
             partners.take_certificates_away()?;
             self.partners = Some(partners);
@@ -224,7 +243,8 @@ impl Workload for Channels<'_> {
         }
         let Some(partners) = &mut self.partners else { return Ok(()) };
         // A fleet for each configuration: their pairs rest while others are measured.
-        let kind = Kind::of(Island::Unprotected, configuration, &self.key);
+        let own = Some(&configuration.key).filter(|key| !key.is_empty()).or(self.keys.first());
+        let kind = Kind::of(Island::Unprotected, configuration, own.map_or(TLS_KEY, String::as_str));
         self.launched += 1;
         // A CipherSpec that does not go with the key is the end of its own channels, and of no others.
         let fleet =

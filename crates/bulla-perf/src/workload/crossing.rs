@@ -7,7 +7,7 @@ use super::islands::{TLS_KEY, adapters};
 use super::partners::Sites;
 use super::route::Route;
 use super::stream::flow;
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, Getting};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::load::flow::Stream;
@@ -54,7 +54,8 @@ impl<'h> Crossings<'h> {
 fn shape(configuration: &Configuration) -> Configuration {
     let Configuration { quality, key, reuse, recipients, devices, topology, cipher, client_certificates, .. } =
         configuration.clone();
-    let default = Configuration::default();
+    let getting = Getting { max_depth: configuration.getting.max_depth, ..Getting::default() };
+    let default = Configuration { getting, ..Configuration::default() };
     Configuration { quality, key, reuse, recipients, devices, topology, cipher, client_certificates, ..default }
 }
 
@@ -88,7 +89,10 @@ impl Workload for Crossings<'_> {
             return Ok(());
         }
         let set = self.routes.len();
-        let depth_max = self.depth_max;
+        let depth_max = match configuration.getting.max_depth {
+            0 => self.depth_max,
+            depth_max => depth_max,
+        };
         let route = |number| Route {
             channel: format!("S{set}.{number}"),
             queue: format!("STREAM.{set}.{number}"),

@@ -110,14 +110,7 @@ pub fn run(args: &StreamArgs, host: &dyn Host) -> Result<Verdict> {
     let settings = Settings { depth_max: args.max_depth, ..settings(&args.common) };
     if args.topology == Topology::Channel {
         args.common.only_self()?;
-        for configuration in &mut configurations {
-            configuration.topology = "channel".to_owned();
-            if policy_is_needed(configuration) {
-                // The channel seals only for a partner with a certificate.
-                configuration.cipher = BORDER_CIPHER.to_owned();
-                configuration.client_certificates = true;
-            }
-        }
+        configurations.iter_mut().for_each(|configuration| *configuration = crossing(configuration.clone()));
         let Protection { dispatchers, adapters, .. } = args.protection;
         let settings = Settings { dispatchers, adapters, ..settings };
         return Clerk::during(host, |clerk| {
@@ -128,6 +121,16 @@ pub fn run(args: &StreamArgs, host: &dyn Host) -> Result<Verdict> {
     let configurations = placed(&args.common, configurations);
     let mut streams = Streams::new("stream", host, &args.common, settings);
     carry_out(host, &args.common, configurations, &mut streams)
+}
+
+/// The configuration with a channel that seals on the way.
+pub(super) fn crossing(configuration: Configuration) -> Configuration {
+    let topology = "channel".to_owned();
+    if !policy_is_needed(&configuration) {
+        return Configuration { topology, ..configuration };
+    }
+    // The channel seals only for a partner with a certificate.
+    Configuration { topology, cipher: BORDER_CIPHER.to_owned(), client_certificates: true, ..configuration }
 }
 
 /// How the queue managers of a run are started.
@@ -254,6 +257,7 @@ fn streams(seats: &[(Seat, Seat)], configuration: &Configuration) -> Result<Load
 
 /// What flows under a configuration, through each of its pairs.
 pub(super) fn flow(configuration: &Configuration) -> Flow {
+    let getting = configuration.getting;
     let pace = match configuration.target_rate {
         0 => Pace::Flat,
         rate => Pace::Rate(rate as f64 / f64::from(configuration.pairs)),
@@ -263,6 +267,8 @@ pub(super) fn flow(configuration: &Configuration) -> Flow {
         persistent: configuration.persistent,
         pace,
         window: fitting(configuration, configuration.in_flight),
+        getter_rate: (getting.getter_rate > 0).then(|| getting.getter_rate as f64 / f64::from(configuration.pairs)),
+        receiver_bytes: getting.receiver_bytes,
     }
 }
 
