@@ -321,6 +321,15 @@ def documents_beside(hosts, block):
     (hosts.one.folder / "docs").symlink_to(ROOT / "docs")
 
 
+def other_definitions(hosts, _):
+    (hosts.one.folder / "qma.dump").write_text("DEFINE QLOCAL('ORDERS') +\n   DISTL(NO) +\n   MAXDEPTH(7) +\n   REPLACE\n")
+
+
+def other_policies(hosts, _):
+    exported = 'setmqspl -m QMA -p ORDERS -s SHA256 -a "CN=orders,O=Demo" -c 0 -t 0\n'
+    (hosts.one.folder / "qma.policies").write_text(exported)
+
+
 PAGES = {
     "authority.md": Page(),
     "capacity.md": Page(
@@ -352,6 +361,9 @@ PAGES = {
     "configuration.md": Page(before={"bulla mqsc --export": wanted_definitions}),
     "devices.md": Page(),
     "events.md": Page(before={"$ bulla get": deep_queue}),
+    "from-ibm-mq.md": Page(
+        before={"bulla mqsc --import-mq": other_definitions, "bulla policy import": other_policies}
+    ),
     "limits.md": Page("DEFINE QLOCAL(ORDERS)"),
     "tasks.md": Page(),
     "triggers.md": Page(),

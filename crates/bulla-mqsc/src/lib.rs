@@ -9,7 +9,8 @@
 //! `channel_rule` about rules for connections, `connection` about who is connected, `lockout` about who has to wait,
 //! and `diagnosis` about what is wrong.
 //! [`objects`] keeps what the commands define as MQSC text that is read back by the same parser.
-//! [`reference`](mod@reference) turns the table into `HELP` and the reference page.
+//! [`reference`](mod@reference) turns the table into `HELP` and the reference page; [`import`] reads what IBM MQ's tools
+//! write.
 //!
 //! No files, sockets or threads; what is defined, and what a status shows, is [`bulla_catalog`]'s.
 
@@ -22,6 +23,7 @@ pub mod costs;
 pub mod dead_letters;
 mod diagnosis;
 pub mod difference;
+pub mod import;
 pub mod kept;
 mod lockout;
 pub mod meters;

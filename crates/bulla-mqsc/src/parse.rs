@@ -17,7 +17,8 @@ use bulla_catalog::authority;
 pub(super) use fault::nearest;
 pub use fault::{Fault, SyntaxError};
 use parser::Parser;
-use source::{Sources, TokenKind, tokens};
+use source::{Sources, tokens};
+pub(super) use source::{Token, TokenKind};
 use std::fmt::{self, Display, Write};
 
 /// Most bytes of one piece of text: a file, or a request over the socket. As many queues as there may be
@@ -316,6 +317,23 @@ pub fn each(text: &str) -> impl Iterator<Item = Result<Statement, SyntaxError>> 
         (_, found) => found,
     });
     too_long.into_iter().chain(counted.take(COMMANDS_MAX + 1))
+}
+
+/// The tokens of each command, whatever it says: for commands of another product.
+pub(super) fn tokens_of_each(text: &str) -> impl Iterator<Item = Result<Vec<Token>, SyntaxError>> {
+    Sources::new(text).flat_map(|source| match source.and_then(|source| tokens(&source)) {
+        Ok(tokens) => {
+            let mut commands: Vec<Result<Vec<Token>, SyntaxError>> = vec![Ok(Vec::new())];
+            for token in tokens {
+                match (token.kind == TokenKind::Semicolon, commands.last_mut()) {
+                    (false, Some(Ok(command))) => command.push(token),
+                    _ => commands.push(Ok(Vec::new())),
+                }
+            }
+            commands
+        }
+        Err(error) => vec![Err(error)],
+    })
 }
 
 #[cfg(test)]

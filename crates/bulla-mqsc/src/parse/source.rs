@@ -77,7 +77,7 @@ fn finished(source: Source) -> Result<Source, SyntaxError> {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum TokenKind {
+pub(crate) enum TokenKind {
     /// Folded to upper case.
     Word(String),
     /// As it stands, quotes removed.
@@ -89,11 +89,11 @@ pub(super) enum TokenKind {
 }
 
 #[derive(Debug)]
-pub(super) struct Token {
-    pub(super) kind: TokenKind,
-    pub(super) at: Position,
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
+    pub(crate) at: Position,
     /// The word as it was typed, where letters of it were folded to upper case.
-    pub(super) typed: Option<String>,
+    pub(crate) typed: Option<String>,
 }
 
 /// For messages.

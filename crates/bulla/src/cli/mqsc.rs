@@ -4,6 +4,7 @@ use super::{DATA_DEFAULT, EXIT_DAMAGED, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAG
 use crate::admin;
 use crate::catalog::Definitions;
 use crate::mqsc::difference::{self, Step, StepKind};
+use crate::mqsc::import;
 use crate::mqsc::objects::AsText;
 use crate::mqsc::parse::TEXT_BYTES_MAX;
 use crate::mqsc::{reference, reply};
@@ -46,6 +47,13 @@ pub struct MqscArgs {
     /// With --diff or --apply: remove what FILE does not have; a queue with messages on it is never removed
     #[arg(long)]
     prune: bool,
+    /// Read what `dmpmqcfg` of IBM MQ wrote and write the commands that it becomes, with what is left out and why in
+    /// comments; changes nothing, and the queue manager need not run
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "file", "export", "diff", "apply", "json"])]
+    import_mq: Option<PathBuf>,
+    /// With --import-mq: MD5, SHA1, RC2, DES and 3DES of a policy become SHA256 and AES256
+    #[arg(long, requires = "import_mq")]
+    raise: bool,
     /// Write the reference page and stop; with --json that of the names in JSON
     #[arg(long, hide = true)]
     reference: bool,
@@ -61,6 +69,15 @@ fn perform(args: &MqscArgs) -> u8 {
     if args.reference {
         let page = if args.json { crate::json_names::page() } else { reference::page() };
         return print(&page, reply::EXIT_DONE);
+    }
+    if let Some(file) = &args.import_mq {
+        return match text_of(file) {
+            Ok(text) => print(&import::definitions(&text, args.raise).to_string(), reply::EXIT_DONE),
+            Err(error) => {
+                eprintln!("bulla: error: {}: {error}", file.display());
+                EXIT_USAGE
+            }
+        };
     }
     if args.export || args.diff.is_some() || args.apply.is_some() {
         return as_code(args).unwrap_or_else(|(code, message)| {
@@ -172,7 +189,7 @@ fn json_of(steps: &[Step]) -> String {
     format!("{}\n", serde_json::Value::from(steps))
 }
 
-fn text_of(file: &Path) -> io::Result<String> {
+pub(super) fn text_of(file: &Path) -> io::Result<String> {
     if file == Path::new("-") { whole(io::stdin().lock()) } else { File::open(file).and_then(whole) }
 }
 

@@ -1,4 +1,6 @@
-//! `bulla policy check`: what a policy would do, before a message finds out.
+//! `bulla policy`: what a policy would do, before a message finds out; policies of IBM MQ.
+
+mod import;
 
 use super::{CliError, DATA_DEFAULT, EXIT_FAILED, EXIT_UNREACHABLE};
 use crate::admin;
@@ -25,6 +27,9 @@ enum PolicyCommand {
     /// Try a policy and change nothing: keys, certificates, lengths, cost, and what becomes of the messages now on the
     /// queue
     Check(CheckArgs),
+    /// Take over policies of IBM MQ, from what `dspmqspl -export`, `dspmqspl` or DISPLAY POLICY wrote; without --apply
+    /// write the commands alone
+    Import(import::ImportArgs),
 }
 
 /// What is tried.
@@ -62,7 +67,13 @@ type Fields = Map<String, Value>;
 /// # Errors
 /// The queue manager is not there or refused; [`EXIT_FAILED`] where something would not work.
 pub fn run(args: &PolicyArgs) -> Result<(), CliError> {
-    let PolicyCommand::Check(args) = &args.command;
+    match &args.command {
+        PolicyCommand::Check(args) => check(args),
+        PolicyCommand::Import(args) => import::run(args),
+    }
+}
+
+fn check(args: &CheckArgs) -> Result<(), CliError> {
     let rows = ask(args)?;
     let cost = cost(args, &rows);
     let shown = match args.json {
