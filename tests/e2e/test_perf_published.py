@@ -121,3 +121,22 @@ def test_receivers_with_a_short_buffer_get_what_was_sealed(tmp_path):
     # The whole message counts: this one is longer with its sections.
     refused = published("buffer", *TINY, "--quality", "integrity", "--key", "p256", "--size", "2048", codes=(1,))
     assert "2080" in refused.stderr, refused.stderr
+
+
+def test_key_size_falls_as_published_and_cards_share_the_work(tmp_path):
+    results, page = tmp_path / "results.jsonl", tmp_path / "key-size.md"
+    options = ["--quality", "integrity", "--size", "2k", "--devices", "modelled:1a+2c", "--out", results, "--page", page]
+    published("key-size", *TINY, *options, "--key", "rsa1024,rsa4096,p192")
+    samples = [json.loads(line) for line in results.read_text().splitlines()]
+    samples = {sample["configuration"]["key"]: sample for sample in samples if sample["kind"] == "sample"}
+    # A coprocessor takes eleven times as long.
+    assert samples["rsa4096"]["rate"] < 0.3 * samples["rsa1024"]["rate"]
+    for key, sample in samples.items():
+        done = {(device["name"], used["operation"]) for device in sample["devices"] for used in device["operations"]}
+        signing = {name for name, operation in done if operation.lower().endswith("sign")}
+        checking = {name for name, operation in done if operation.lower().endswith("verify")}
+        assert signing and all(name.startswith("MODEL.COPROC") for name in signing), done
+        assert checking and all(name.startswith("MODEL.COPROC" if key == "p192" else "MODEL.ACCEL") for name in checking), done
+    text = page.read_text()
+    for words in ["1,342 (published)", "122 (published)", "0.596 (published)", "152.7", "RSA 15360", "A-ME"]:
+        assert words in text, words

@@ -40,14 +40,16 @@ impl Devices {
         Ok(())
     }
 
-    /// Makes a definition known: of a new device, or of one that is stopped.
+    /// Makes a definition known. What the device may do holds at once, all else from its next start on.
     pub fn define(&self, name: &str, device: &DeviceDefinition) -> Result<(), SetupError> {
-        let Some(open) = opener(name, device, &self.lanes, &self.modules) else { return Ok(()) };
-        let waiting_max = device.pending().map_or(1, |pending| pending as usize);
-        match self.scheduler.redefine(name, device.kind(), waiting_max, open.clone()) {
-            Err(SetupError::Unknown(_)) => self.scheduler.define(name, device.kind(), waiting_max, open),
-            done => done,
+        if let Some(open) = opener(name, device, &self.lanes, &self.modules) {
+            let waiting_max = device.pending().map_or(1, |pending| pending as usize);
+            match self.scheduler.redefine(name, device.kind(), waiting_max, open.clone()) {
+                Err(SetupError::Unknown(_)) => self.scheduler.define(name, device.kind(), waiting_max, open),
+                done => done,
+            }?;
         }
+        self.scheduler.allow(name, device.operations)
     }
 
     /// Starts a device as it is defined now; one that runs goes on as it is.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::random::RandomError;
-use crate::work::{Finished, Job, Shape};
+use crate::work::{Finished, Job, Operation, Shape};
 
 /// A call that takes so many times as long as was to be expected has hung; see [`Driver::silence`].
 pub const SILENCE_FACTOR: u32 = 8;
@@ -128,6 +128,11 @@ pub enum DeviceError {
         /// One lower-case line.
         why: String,
     },
+    /// The operator's turn: OPERATIONS of every device that could do the job leave it out, those of the processor too.
+    NotAllowed {
+        /// What was to be done.
+        operation: Operation,
+    },
     /// The signer's turn: the signature is not this key's over this hash.
     BadSignature,
     /// No one's turn: the asker has gone.
@@ -160,6 +165,7 @@ impl DeviceError {
                 | DeviceError::Fault { .. }
                 | DeviceError::Offline { .. }
                 | DeviceError::Refused { .. }
+                | DeviceError::NotAllowed { .. }
         )
     }
 }
@@ -175,6 +181,9 @@ impl fmt::Display for DeviceError {
             }
             DeviceError::Offline { device, why } => write!(out, "device {device} is offline: {why}"),
             DeviceError::Refused { device, why } => write!(out, "device {device} refused: {why}"),
+            DeviceError::NotAllowed { operation } => {
+                write!(out, "no device may do {operation}: OPERATIONS of each that could leaves it out")
+            }
             DeviceError::BadSignature => out.write_str("the signature does not fit"),
             DeviceError::Cancelled => out.write_str("the asker has gone"),
             DeviceError::Deadline => out.write_str("the job's deadline passed before it was started"),

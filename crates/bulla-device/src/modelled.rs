@@ -5,118 +5,13 @@
 //! is processor time that the modelled device would not take; meters report it apart. Tables and charts
 //! that contain such a device say *modelled*.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::cpu::CpuDevice;
 use crate::device::{Device, DeviceError, Driver, Kind};
-use crate::work::{Finished, Form, Job, Shape};
-
-/// How long an engine takes for one operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ServiceTime {
-    /// The operation's arithmetic and size.
-    pub shape: Shape,
-    /// The time.
-    pub time: Duration,
-}
-
-/// What a modelled device can do, and how fast.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Profile {
-    name: String,
-    times: BTreeMap<Shape, Duration>,
-}
-
-/// The commander's turn: a service time that can't be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProfileError {
-    /// What stands there.
-    pub text: String,
-}
-
-impl std::error::Error for ProfileError {}
-
-impl fmt::Display for ProfileError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} is not OPERATION-BITS=MICROSECONDS, as in RSA-CRT-2048=507", self.text)
-    }
-}
-
-/// Longest service time that a profile takes.
-const SERVICE_TIME_MAX: Duration = Duration::from_secs(60);
-/// The words for forms in service times.
-const FORMS: [(&str, Form); 7] = [
-    ("RSA-CRT", Form::RsaCrt),
-    ("RSA-ME", Form::RsaMe),
-    ("RSA-MEPRIV", Form::RsaMePrivate),
-    ("ECDSA-SIGN", Form::EcdsaSign),
-    ("ECDSA-VERIFY", Form::EcdsaVerify),
-    ("ECDH", Form::Ecdh),
-    ("ECDH-EPHEMERAL", Form::EcdhEphemeral),
-];
-const RSA_BITS: [u32; 4] = [1024, 2048, 3072, 4096];
-const EC_BITS: [u32; 5] = [192, 224, 256, 384, 521];
-
-impl Profile {
-    /// A secure-key coprocessor: 0.596 ms for every private-key operation, RSA or elliptic, whatever the
-    /// size: the published figure is of the request, and none is published for other sizes.
-    pub fn coprocessor() -> Profile {
-        let time = Duration::from_micros(596);
-        let rsa = [Form::RsaCrt, Form::RsaMePrivate].into_iter().flat_map(|form| RSA_BITS.map(|bits| (form, bits)));
-        let ec = [Form::EcdsaSign, Form::Ecdh].into_iter().flat_map(|form| EC_BITS.map(|bits| (form, bits)));
-        let times = rsa.chain(ec).map(|(form, bits)| (Shape { form, bits }, time)).collect();
-        Profile { name: "coprocessor".to_owned(), times }
-    }
-
-    /// A clear-key RSA accelerator: 0.046 ms for ME and 0.507 ms for CRT with 2048 bits.
-    /// Other sizes are scaled, as the arithmetic is: ME by the square and CRT by the cube of the length;
-    /// no elliptic curves.
-    pub fn accelerator() -> Profile {
-        let scaled = |at_2048: u64, bits: u32, power: u32| {
-            let (ratio, base) = (u64::from(bits / 1024).pow(power), 2_u64.pow(power));
-            Duration::from_nanos(at_2048 * ratio / base)
-        };
-        let me = RSA_BITS.map(|bits| (Shape { form: Form::RsaMe, bits }, scaled(46_000, bits, 2)));
-        let crt = RSA_BITS.map(|bits| (Shape { form: Form::RsaCrt, bits }, scaled(507_000, bits, 3)));
-        Profile { name: "accelerator".to_owned(), times: me.into_iter().chain(crt).collect() }
-    }
-
-    /// A profile with other, or more, service times: `RSA-CRT-2048=507,ECDSA-SIGN-256=80`, microseconds.
-    ///
-    /// # Errors
-    /// [`ProfileError`] with the part that can't be read.
-    pub fn with_times(mut self, text: &str) -> Result<Profile, ProfileError> {
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let time = read_time(part).ok_or_else(|| ProfileError { text: part.to_owned() })?;
-            self.times.insert(time.shape, time.time);
-        }
-        Ok(self)
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Every operation it has, with its time.
-    pub fn times(&self) -> impl Iterator<Item = ServiceTime> + '_ {
-        self.times.iter().map(|(shape, time)| ServiceTime { shape: *shape, time: *time })
-    }
-}
-
-fn read_time(part: &str) -> Option<ServiceTime> {
-    let (operation, micros) = part.split_once('=')?;
-    let (form, bits) = operation.trim().rsplit_once('-')?;
-    let bits = bits.parse().ok()?;
-    let form = FORMS.iter().find(|(word, _)| word.eq_ignore_ascii_case(form)).map(|(_, form)| *form)?;
-    let rsa = matches!(form, Form::RsaCrt | Form::RsaMe | Form::RsaMePrivate);
-    let known = if rsa { RSA_BITS.contains(&bits) } else { EC_BITS.contains(&bits) };
-    let micros: f64 = micros.trim().parse().ok().filter(|micros: &f64| micros.is_finite() && *micros > 0.0)?;
-    let time = Duration::try_from_secs_f64(micros / 1e6).ok().filter(|time| *time <= SERVICE_TIME_MAX)?;
-    known.then_some(ServiceTime { shape: Shape { form, bits }, time })
-}
+use crate::profile::{Profile, SERVICE_TIME_MAX};
+use crate::work::{Finished, Job, Shape};
 
 /// A modelled device.
 #[derive(Debug, Clone)]
@@ -148,11 +43,11 @@ impl Driver for Modelled {
 
     fn takes(&self, job: &Job) -> bool {
         let clear = job.key.private().is_none_or(|key| key.exportable().is_some());
-        clear && self.profile.times.contains_key(&job.shape())
+        clear && self.profile.time(job.shape()).is_some()
     }
 
     fn expected(&self, shape: Shape) -> Duration {
-        self.profile.times.get(&shape).copied().unwrap_or(SERVICE_TIME_MAX)
+        self.profile.time(shape).unwrap_or(SERVICE_TIME_MAX)
     }
 
     fn is_on_the_cores(&self) -> bool {
@@ -222,7 +117,7 @@ impl<C: Clock> Device for Engine<C> {
 
     fn poll(&mut self, done: &mut Vec<Finished>) -> Result<(), DeviceError> {
         let Some((submitted, job)) = self.waiting.pop_front() else { return Ok(()) };
-        let Some(service) = self.profile.times.get(&job.shape()).copied() else {
+        let Some(service) = self.profile.time(job.shape()) else {
             done.push(Finished::new(job.id, Err(DeviceError::WrongKey { why: "the profile has no such operation" })));
             return Ok(());
         };
@@ -298,24 +193,6 @@ mod tests {
             let signature = finished.result.as_ref().unwrap().to_vec();
             let verify = Work::RsaVerify { scheme: *scheme, digest: *digest, hash: *hash, signature };
             assert!(CpuDevice::new("cpu").compute(&Job::new(job.key.clone(), verify)).is_ok());
-        }
-    }
-
-    #[test]
-    fn profiles_have_the_published_times_and_take_others() {
-        let time = |profile: &Profile, form, bits| profile.times.get(&Shape { form, bits }).copied();
-        let accelerator = Profile::accelerator();
-        assert_eq!(time(&accelerator, Form::RsaMe, 2048), Some(Duration::from_micros(46)));
-        assert_eq!(time(&accelerator, Form::RsaCrt, 4096), Some(Duration::from_micros(507 * 8)));
-        assert_eq!(time(&accelerator, Form::EcdsaSign, 256), None);
-        let coprocessor = Profile::coprocessor().with_times("rsa-crt-2048 = 1000, ECDSA-VERIFY-521=12.5").unwrap();
-        assert_eq!(time(&coprocessor, Form::EcdsaSign, 521), Some(Duration::from_micros(596)));
-        assert_eq!(time(&coprocessor, Form::RsaCrt, 2048), Some(Duration::from_millis(1)));
-        assert_eq!(time(&coprocessor, Form::EcdsaVerify, 521), Some(Duration::from_nanos(12_500)));
-        for wrong in
-            ["RSA-CRT-2047=5", "RSA-CRT-2048", "RSA-CRT-2048=-1", "AES-256=1", "RSA-CRT-2048=1e99", "ECDH-256=nan"]
-        {
-            assert_eq!(Profile::accelerator().with_times(wrong), Err(ProfileError { text: wrong.to_owned() }));
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bulla_device::scheduler::{Answer, CPU_NAME, Open, Report, SetupError, Sink, State, TRIES_MAX};
 use bulla_device::{
     Asker, CpuDevice, Curve, Device, DeviceError, Digest, Driver, Finished, Hash, Inline, Job, Key, Kind, Operation,
-    Output, PrivateKey, RsaScheme, SILENCE_FACTOR, SILENCE_MIN, Scheduler, Shape, Work,
+    Operations, Output, PrivateKey, RsaScheme, SILENCE_FACTOR, SILENCE_MIN, Scheduler, Shape, Work,
 };
 use fastrand::Rng;
 use openssl::ec::{EcGroup, EcKey};
@@ -1097,6 +1097,39 @@ fn names_are_checked() {
         define(&format!("CARD{n}")).unwrap();
     }
     assert_eq!(define("ONE.MORE"), Err(SetupError::TooMany));
+}
+
+#[test]
+fn a_device_does_what_it_may_and_the_processor_the_rest() {
+    let mut bench = Bench::new();
+    let card = bench.device(Fake { expected: Duration::from_nanos(1), ..Fake::new("CARD") });
+    bench.allow(&card.name, Operations::of_words(["VERIFY", "WRAP", "UNWRAP"])).unwrap();
+    assert_eq!(bench.put([sign_rsa(1)]), 1, "the card may not sign");
+    assert_eq!(bench.device_of(&bench.one()), CPU_NAME);
+    bench.allow(&card.name, Operations::ALL).unwrap();
+    bench.allow(CPU_NAME, Operations::of_words(["NONE"])).unwrap();
+    assert_eq!(bench.put([sign_rsa(2)]), 0);
+    assert_eq!(bench.device_of(&bench.one()), "CARD");
+}
+
+#[test]
+fn a_job_that_no_device_may_do_is_refused_at_once_and_says_so() {
+    let mut bench = Bench::new();
+    let card = bench.device(Fake::new("CARD"));
+    for name in [CPU_NAME, &card.name] {
+        bench.allow(name, Operations::of_words(["VERIFY"])).unwrap();
+    }
+    // With a deadline and without one.
+    let job = sign_rsa(1);
+    let late = Job { deadline: Some(Instant::now() + PATIENCE), ..job.clone() };
+    for job in [job, late] {
+        assert_eq!(bench.put([job]), 0);
+        let error = bench.one().result.unwrap_err();
+        assert_eq!(error, DeviceError::NotAllowed { operation: Operation::RsaSign });
+        assert!(error.to_string().contains("RSA-SIGN") && error.to_string().contains("OPERATIONS"), "{error}");
+    }
+    let unknown = Err(SetupError::Unknown("NOBODY".to_owned()));
+    assert_eq!(bench.allow("NOBODY", Operations::ALL), unknown);
 }
 
 #[test]

@@ -444,6 +444,10 @@ impl DeviceActivity {
         } else if meters.meters.cpu_ns > 0 {
             notes.push(format!("processor time of its threads: {:.1} % of a core", self.cpu_percent()));
         }
+        let together = self.total.utilisation_percent;
+        if together > self.utilisation_percent() {
+            notes.push(format!("its lines add up to {together:.1} %, which is shown as 100"));
+        }
         notes.extend(self.advice.as_ref().map(Advice::text));
         notes
     }
@@ -617,6 +621,10 @@ mod tests {
         assert_eq!(card.advice, Some(Advice { due: "MODELLED", why: Why::Saturated }));
         let json = activity.to_json();
         assert!(json["devices"][0]["utilisation_of_rows_percent"].as_f64().unwrap() > 152.0);
+        let table = activity.table();
+        for words in ["add up to 152.7 %, which is shown as 100", "another device of TYPE(MODELLED) is due"] {
+            assert!(table.contains(words), "{table}");
+        }
     }
 
     #[test]

@@ -314,6 +314,7 @@ const OUTPUTS: &[Output] = &[
             "rings",
             "serial",
             "status",
+            "strength_bits",
             "until",
         ],
     },

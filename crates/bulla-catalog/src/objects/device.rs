@@ -1,6 +1,6 @@
 //! Crypto devices.
 
-use bulla_device::{Kind, Profile, ProfileError};
+use bulla_device::{Kind, Operations, Profile, ProfileError};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub struct DeviceDefinition {
     pub autostart: bool,
     /// PENDING; none for the default, see [`DeviceDefinition::pending`].
     pub pending: Option<u32>,
+    /// OPERATIONS that it may do, of those that it can.
+    pub operations: Operations,
     /// TYPE, and what only that type has.
     pub setup: Setup,
 }
@@ -113,7 +115,7 @@ impl BaseProfile {
 impl DeviceDefinition {
     /// With what holds when it is not given.
     pub fn new(setup: Setup) -> Self {
-        Self { description: String::new(), autostart: true, pending: None, setup }
+        Self { description: String::new(), autostart: true, pending: None, operations: Operations::ALL, setup }
     }
 
     /// The processor as a new queue manager has it.

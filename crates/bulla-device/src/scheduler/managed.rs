@@ -8,6 +8,7 @@ use super::rules::{self, AtWork, Candidate};
 use super::{DeviceId, Estimates, Open, Report, State, Waiting, locked, ns};
 use crate::device::{Driver, Kind, SILENCE_MIN};
 use crate::meter::Meters;
+use crate::operations::Operations;
 use crate::work::{Job, Shape};
 
 /// Failures in a row, each key that it refuses being one, after which a device is given a rest.
@@ -22,6 +23,8 @@ pub(super) struct Managed {
     pub(super) name: String,
     kind: Kind,
     waiting_max: usize,
+    /// What it may do, of what it can.
+    pub(super) operations: Operations,
     pub(super) open: Open,
     /// There from the first successful opening on.
     pub(super) driver: Option<Arc<dyn Driver>>,
@@ -68,6 +71,7 @@ impl Managed {
             name: name.to_owned(),
             kind,
             waiting_max: waiting_max.max(1),
+            operations: Operations::ALL,
             open,
             driver: None,
             state: State::Stopped,
@@ -113,11 +117,21 @@ impl Managed {
     }
 
     pub(super) fn takes(&self, job: &Job) -> bool {
-        self.driver.as_ref().is_some_and(|driver| driver.takes(job))
+        self.may(job) && self.driver.as_ref().is_some_and(|driver| driver.takes(job))
     }
 
-    /// Whether it would, were it there.
+    /// Whether its OPERATIONS let it do the job.
+    pub(super) fn may(&self, job: &Job) -> bool {
+        self.operations.contains(job.work.operation())
+    }
+
+    /// Whether it would do the job, were it there.
     pub(super) fn would_take(&self, job: &Job) -> bool {
+        self.may(job) && self.could_take(job)
+    }
+
+    /// Whether it could do the job, were it there and did its OPERATIONS let it.
+    pub(super) fn could_take(&self, job: &Job) -> bool {
         match &self.driver {
             Some(driver) => driver.takes(job),
             None => self.kind == Kind::Coprocessor && job.key.private().is_some_and(|key| key.token_uri().is_some()),

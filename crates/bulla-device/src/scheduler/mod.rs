@@ -14,6 +14,7 @@
 //! for its token until the job's deadline. A verdict of any device but the processor that speaks against
 //! a signature is computed again before the asker is told.
 
+mod allowed;
 mod engine;
 mod estimate;
 mod fair;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::clock::thread_cpu_ns;
 use crate::device::{DeviceError, Driver, Kind};
 use crate::meter::Meters;
+use crate::operations::Operations;
 use crate::work::{Job, Output, Shape};
 
 pub use crate::history::{HISTORY_INTERVAL, HISTORY_SNAPSHOTS_MAX};
@@ -206,6 +208,8 @@ struct Inner {
     next_key: u64,
     cpu_kind: Kind,
     cpu_running: bool,
+    /// What the processor may do.
+    cpu_operations: Operations,
     /// Jobs whose devices all have full lines.
     backlog: FairQueue<Waiting>,
     /// Jobs that no running device can do: a token is away.
@@ -267,6 +271,7 @@ impl Scheduler {
                 next_key: 0,
                 cpu_kind,
                 cpu_running: true,
+                cpu_operations: Operations::ALL,
                 backlog: FairQueue::default(),
                 stranded: Vec::new(),
                 cpu_utilisation: 0.0,
@@ -355,7 +360,10 @@ impl Scheduler {
             }
             _ => {}
         }
-        let refused = if inner.stopping {
+        let forbidden = if matches!(choice, Choice::Stranded) { inner.forbidden(&waiting.job) } else { None };
+        let refused = if forbidden.is_some() {
+            forbidden
+        } else if inner.stopping {
             Some(stopping())
         } else if inner.backlog.len() + inner.stranded.len() >= BACKLOG_MAX {
             Some(DeviceError::Away { device: "of any kind (the backlog is full)".to_owned() })
@@ -393,7 +401,7 @@ impl Scheduler {
         let candidates = able.map(|(place, device)| device.candidate(place, waiting, now));
         let best = rules::soonest(candidates, inner.backlog.len());
         let private = job.work.needs_private_key();
-        let clear = !private || job.key.private().is_some_and(|key| key.exportable().is_some());
+        let clear = inner.cpu_may(job);
         // Public-key work is the processor's where nothing else does it, even while CPU is stopped.
         let inline_ns = (clear && (inner.cpu_running || (!private && best.is_none()))).then(|| {
             // As if there were one core: the others have messages to move.
@@ -785,7 +793,7 @@ impl Inner {
                 let why = if why == state.as_str() { why.to_lowercase() } else { why.to_owned() };
                 DeviceError::Offline { device: device.name.clone(), why }
             }
-            None if job.key.private().is_some_and(|key| key.exportable().is_some()) => {
+            None if self.cpu_may(job) => {
                 DeviceError::Offline { device: CPU_NAME.to_owned(), why: State::Stopped.as_str().to_lowercase() }
             }
             None => DeviceError::Away { device: "for this key".to_owned() },

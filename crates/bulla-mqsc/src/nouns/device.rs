@@ -19,7 +19,7 @@ use bulla_catalog::status::{DeviceState, DeviceStatus};
 use bulla_catalog::system_queues::SYSTEM_PREFIX;
 use bulla_catalog::{BaseProfile, DEVICES_MAX, Definitions, DeviceDefinition, ModelSetup, Setup, Sort, TokenSetup};
 use bulla_device::coprocessor::{Uri, UriError};
-use bulla_device::{Form, Kind as DeviceKind, ProfileError};
+use bulla_device::{Form, Kind as DeviceKind, Operations, Profile, ProfileError};
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,8 +27,14 @@ use std::time::Duration;
 const WORD: &str = "DEVICE";
 const OBJECT: &str = "device";
 
-pub(crate) static DEVICE: ObjectNoun<DeviceDefinition> =
-    ObjectNoun { word: WORD, short: &["DEV"], many: "devices", place: 9, fields: &[FIELDS], commands: &COMMANDS };
+pub(crate) static DEVICE: ObjectNoun<DeviceDefinition> = ObjectNoun {
+    word: WORD,
+    short: &["DEV"],
+    many: "devices",
+    place: 9,
+    fields: &[FIELDS, SHOWN],
+    commands: &COMMANDS,
+};
 
 static FIELDS: &[Field<DeviceDefinition>] = &[
     // Taken over before the others, which depend on it.
@@ -87,8 +93,8 @@ static FIELDS: &[Field<DeviceDefinition>] = &[
         "PROFILE",
         words(&["COPROCESSOR", "ACCELERATOR"]),
         "COPROCESSOR",
-        "Service times of a MODELLED device. COPROCESSOR: 0.596 ms. ACCELERATOR: with 2048 bits 0.046 ms for RSA ME \
-         and 0.507 ms for RSA CRT.",
+        "Service times of a MODELLED device. COPROCESSOR: 0.596 ms for RSA 2048, and for curves and other lengths what \
+         follows from published rates. ACCELERATOR: with 2048 bits 0.046 ms for RSA ME and 0.507 ms for RSA CRT.",
         |of| Cell::word(model(of).map_or("", |model| model.base.as_str())),
         |of, value| {
             let is_accelerator = value.word() == BaseProfile::Accelerator.as_str();
@@ -107,6 +113,18 @@ static FIELDS: &[Field<DeviceDefinition>] = &[
         |of, value| with_model(of, |model| model.service = value.text()),
     ),
     Field::new(
+        "OPERATIONS",
+        Kind::Words { choices: &Operations::WORDS, refused: &[] },
+        "ALL",
+        "What the device may do, of what it can. SIGN, VERIFY, WRAP and UNWRAP are for keys of both kinds: WRAP makes a \
+         content key's recipient able to open, UNWRAP opens. With RSA or EC before, for that kind alone. NONE: nothing. \
+         It holds at once. Where no other device may, the processor does a job, unless OPERATIONS of the device CPU leave \
+         it out; a job that no device may do is refused. What a device says against a message the processor computes \
+         again, whatever this says.",
+        |of| Cell::List(of.operations.words().into_iter().map(str::to_owned).collect()),
+        |of, value| of.operations = Operations::of_words(value.list()),
+    ),
+    Field::new(
         "AUTOSTART",
         words(&["YES", "NO"]),
         "YES",
@@ -116,11 +134,29 @@ static FIELDS: &[Field<DeviceDefinition>] = &[
     ),
 ];
 
+/// What DISPLAY shows beside that.
+static SHOWN: &[Field<DeviceDefinition>] = &[Field::shown(
+    TIMES,
+    "Service times of a MODELLED device, those of SERVICE included: microseconds, and whether each is published, derived \
+     from what was published, or given by SERVICE. Shown with ALL or when asked for.",
+    |of| {
+        let times = model(of).and_then(|model| model.profile().ok());
+        let times = times.iter().flat_map(Profile::times).map(|time| time.to_string());
+        Cell::Text(times.collect::<Vec<_>>().join(", "))
+    },
+)];
+const TIMES: &str = "TIMES";
+
 static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
 /// DISPLAY: what a generic name shows.
 static NAMES: [&Attribute; 2] = [&DEVICE_TYPE, &DEVICE_STATE];
-static DISPLAYED: &[&Attribute] =
-    joined![&NAMES, &[&REASON], ATTRIBUTES.split_at(1).1, &[&WAITING, &INSERV, &UTIL, &JOBS, &ERRORS]];
+static DISPLAYED: &[&Attribute] = joined![
+    &NAMES,
+    &[&REASON],
+    ATTRIBUTES.split_at(1).1,
+    attributes!(SHOWN),
+    &[&WAITING, &INSERV, &UTIL, &JOBS, &ERRORS]
+];
 
 static COMMANDS: [Command; 6] = {
     let [define, alter, delete, display] = commands(
@@ -144,7 +180,11 @@ static COMMANDS: [Command; 6] = {
             Said {
                 summary: "Change attributes of a crypto device; the others stay. A running device takes most of them \
                  at its next start.",
-                examples: &["ALTER DEVICE(HSM) ENGINES(8)", "ALTER DEVICE(CPU) TYPE(SOFTWARE)"],
+                examples: &[
+                    "ALTER DEVICE(HSM) ENGINES(8)",
+                    "ALTER DEVICE(CPU) TYPE(SOFTWARE)",
+                    "ALTER DEVICE(CARD) OPERATIONS(RSAVERIFY, WRAP, UNWRAP)",
+                ],
             },
             Said {
                 summary: "Delete a crypto device that is stopped. The device CPU stays.",
@@ -303,7 +343,7 @@ impl Rules for DeviceDefinition {
             Key::Engines => self.engines().is_some(),
             Key::Pending => self.pending().is_some(),
             Key::Own("MODULE" | "TOKEN" | "PINFILE" | "TIMEOUT") => token(self).is_some(),
-            Key::Own("PROFILE" | "SERVICE") => model(self).is_some(),
+            Key::Own("PROFILE" | "SERVICE" | TIMES) => model(self).is_some(),
             _ => true,
         }
     }
@@ -388,6 +428,9 @@ impl Rules for DeviceDefinition {
 
     fn wanted(statement: &Statement) -> Vec<&'static Attribute> {
         let mut wanted = wanted(statement, true);
+        if statement.requested.is_empty() && !statement.says(Key::All, "ALL") {
+            wanted.retain(|attribute| attribute.keyword != TIMES);
+        }
         if statement.requested.is_empty() && statement.name.generic && !statement.says(Key::All, "ALL") {
             wanted.retain(|attribute| NAMES.iter().all(|name| name.key != attribute.key));
             wanted.splice(0..0, NAMES);

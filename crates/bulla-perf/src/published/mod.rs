@@ -8,6 +8,7 @@ mod buffer;
 pub mod figure;
 mod https;
 mod interception;
+mod key_size;
 pub mod ours;
 pub mod page;
 mod tls;
@@ -25,6 +26,7 @@ pub struct PublishedArgs {
 
 #[derive(Subcommand, Debug)]
 enum Study {
+    KeySize(Box<key_size::KeySizeArgs>),
     Https(Box<https::HttpsArgs>),
     Interception(Box<interception::InterceptionArgs>),
     Tls(Box<tls::TlsArgs>),
@@ -37,6 +39,7 @@ enum Study {
 /// What ended the run early; [`Error::File`](crate::error::Error::File) where a page can't be written.
 pub fn run(args: &PublishedArgs, host: &dyn Host) -> Result<Verdict> {
     match &args.study {
+        Study::KeySize(args) => key_size::run(args, host),
         Study::Https(args) => https::run(args, host),
         Study::Interception(args) => interception::run(args, host),
         Study::Tls(args) => tls::run(args, host),

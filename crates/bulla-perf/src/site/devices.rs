@@ -47,6 +47,14 @@ impl Devices {
     }
 }
 
+impl Devices {
+    /// Whether there are modelled cards of both kinds.
+    #[must_use]
+    pub fn is_mixed(&self) -> bool {
+        self.modelled && self.accelerators > 0 && self.coprocessors > 0
+    }
+}
+
 impl FromStr for Devices {
     type Err = String;
 

@@ -60,6 +60,9 @@ pub struct Settings {
     /// Whether keys on curves are to be used beside modelled accelerators, which can do nothing with them: the
     /// processor then goes on with private keys' work, and with RSA's, too.
     pub curves: bool,
+    /// Whether modelled accelerators and coprocessors share the work as the published ones do: signatures and curves on
+    /// coprocessors, all else of RSA on accelerators.
+    pub split: bool,
     /// Messages a queue holds.
     pub depth_max: u32,
     /// Whether HTTPS is spoken, too.
@@ -78,6 +81,7 @@ impl Default for Settings {
             tls: false,
             client_seal: false,
             curves: false,
+            split: false,
             depth_max: DEPTH_MAX,
             https: false,
             options: Vec::new(),
@@ -420,7 +424,12 @@ impl<'h> Manager<'h> {
                 (false, Card::Accelerator) => "TYPE(ACCELERATOR)".to_owned(),
                 (false, Card::Coprocessor) => token_of(self.data(), &name)?,
             };
-            commands.push_str(&format!("DEFINE DEVICE('{name}') {kind}\nSTART DEVICE('{name}')\n"));
+            let share = match card {
+                _ if !self.settings.split || !devices.is_mixed() => "",
+                Card::Accelerator => " OPERATIONS(RSAVERIFY, RSAWRAP, RSAUNWRAP)",
+                Card::Coprocessor => " OPERATIONS(SIGN, ECVERIFY, ECWRAP, ECUNWRAP)",
+            };
+            commands.push_str(&format!("DEFINE DEVICE('{name}') {kind}{share}\nSTART DEVICE('{name}')\n"));
         }
         if !commands.is_empty() {
             self.mqsc(&commands)?;

@@ -9,8 +9,8 @@ use crate::load::pair::{Exchange, Pair};
 use crate::load::{Loads, Seat};
 use crate::run::measure::Running;
 use crate::run::options::{Common, Defaults, Protection};
-use crate::run::{Workload, carry_out};
-use crate::site::{Site, queue_name};
+use crate::run::{self, Taken, Workload, carry_out};
+use crate::site::{Settings, Site, queue_name};
 use clap::Args;
 
 /// A requester and its server: how long a round trip takes, and what it costs
@@ -49,6 +49,20 @@ pub fn run(args: &RequestReplyArgs, host: &dyn Host) -> Result<Verdict> {
     let configurations = placed(&args.common, configurations);
     let site = own.then(|| Site::new(host, settings(&args.common)));
     carry_out(host, &args.common, configurations, &mut RequestReply { common: &args.common, host, site })
+}
+
+/// Measures these configurations at queue managers of our own, which start with these settings.
+///
+/// # Errors
+/// As [`run::take`].
+pub(crate) fn take(
+    host: &dyn Host,
+    common: &Common,
+    configurations: Vec<Configuration>,
+    settings: Settings,
+) -> Result<Taken> {
+    let site = Some(Site::new(host, settings));
+    run::take(host, common, placed(common, configurations), &mut RequestReply { common, host, site })
 }
 
 struct RequestReply<'h> {

@@ -8,6 +8,7 @@ pub mod bundle;
 pub mod create;
 mod error;
 mod key;
+mod strength;
 pub(crate) mod time;
 pub(crate) mod tlv;
 mod usage;
@@ -30,6 +31,7 @@ pub use key::{
     KeyError, KeySource, KeySpec, PASSPHRASE_BYTES_MAX, PBKDF2_ROUNDS, Passphrase, PrivateKeyPem, read_key_source,
     read_private_key,
 };
+pub use strength::Strength;
 pub use time::{BadTime, utc, utc_time};
 pub use usage::{KeyUse, Role, Usage, UseError};
 

@@ -241,7 +241,8 @@ fn list(data: &Data<'_>, args: &ListArgs, now: SystemTime, out: &mut dyn Write) 
         let text = serde_json::to_string_pretty(&Value::Array(rows)).map_err(failed)?;
         return say(out, format_args!("{text}"));
     }
-    const HEAD: [&str; 10] = ["LABEL", "KEY", "SIZE", "FROM", "UNTIL", "PRIVATE", "STATUS", "GOOD FOR", "RINGS", "DN"];
+    const HEAD: [&str; 11] =
+        ["LABEL", "KEY", "SIZE", "STRENGTH", "FROM", "UNTIL", "PRIVATE", "STATUS", "GOOD FOR", "RINGS", "DN"];
     let mut table = Table::new(HEAD.map(|_| Column::left()));
     table.row(HEAD);
     rows.iter().for_each(|row| table.row(row.cells()));

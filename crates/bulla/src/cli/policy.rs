@@ -8,6 +8,7 @@ use crate::mqsc::parse;
 use crate::mqsc::reply::Outcome;
 use bulla_perf::configuration::{Configuration, Quality, Reuse};
 use bulla_perf::plan::{self, Prediction, command, text};
+use bulla_seal::certificate::{KeySpec, Strength};
 use bulla_table::{Column, Table};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
@@ -188,12 +189,13 @@ fn page(rows: &[Fields], cost: &Result<Prediction, String>) -> String {
     let names = of(rows, "RECIP").chain(of(rows, "SIGNER")).map(|row| {
         let missing = list_of(row, "MISSING");
         let missing = if missing.is_empty() { String::new() } else { format!("not with {}", missing.join("; ")) };
-        let words = [text_of(row, "CHECK"), text_of(row, "DN"), text_of(row, "KEY"), text_of(row, "NOTAFTER")];
+        let words = [text_of(row, "CHECK"), text_of(row, "DN"), text_of(row, "KEY")];
         let mut line: Vec<String> = words.map(str::to_owned).into();
+        line.extend([strength(text_of(row, "KEY")), text_of(row, "NOTAFTER").to_owned()]);
         line.extend([list_of(row, "RINGS").join(", "), missing]);
         line
     });
-    section(&mut page, "names of the policy", &["", "name", "key", "until", "with", ""], names);
+    section(&mut page, "names of the policy", &["", "name", "key", "strength", "until", "with", ""], names);
     let trials = of(rows, "TRIAL").map(|row| {
         let words = [text_of(row, "BY"), text_of(row, "FOR"), text_of(row, "RESULT")];
         let mut line: Vec<String> = words.map(str::to_owned).into();
@@ -251,7 +253,14 @@ fn user(row: &Fields) -> Vec<String> {
         let says = |what: &str| text_of(row, &format!("{verb}{what}")).to_owned();
         match (says("S").as_str(), says("DN").as_str()) {
             ("YES", "") => "yes".to_owned(),
-            ("YES", dn) => format!("{dn}, {}, until {}", says("KEY"), says("UNTIL")),
+            ("YES", dn) => {
+                let key = says("KEY");
+                let strength = match strength(&key).as_str() {
+                    "" => String::new(),
+                    strength => format!(" ({strength})"),
+                };
+                format!("{dn}, {key}{strength}, until {}", says("UNTIL"))
+            }
             ("NO", _) if text_of(row, may) == "YES" => format!("no: {}", says("CAUSE")),
             _ => "-".to_owned(),
         }
@@ -262,6 +271,16 @@ fn user(row: &Fields) -> Vec<String> {
     };
     let words = [text_of(row, "USER"), text_of(row, "PUT"), text_of(row, "GET")];
     words.map(str::to_owned).into_iter().chain(sides).collect()
+}
+
+/// How strong a key is, and which keys are alike (NIST SP 800-57 part 1).
+fn strength(key: &str) -> String {
+    let bits = |spec: KeySpec| match spec {
+        KeySpec::Rsa(bits) => bits,
+        KeySpec::Ec(curve) => curve.bits(),
+    };
+    let known = key.parse::<KeySpec>().ok().and_then(|spec| Strength::of(spec.kind(), bits(spec)));
+    known.map_or_else(String::new, |strength| strength.to_string())
 }
 
 fn why(row: &Fields, cause: &str, details: &str) -> String {

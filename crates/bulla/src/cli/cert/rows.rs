@@ -3,7 +3,7 @@
 use super::{Data, authority_failed, label_of, ring_failed, yes_no};
 use crate::cli::CliError;
 use bulla_seal::certificate::authority::Authority;
-use bulla_seal::certificate::{Certificate, CertificateError, KeyKind, Role, Usage, utc};
+use bulla_seal::certificate::{Certificate, CertificateError, KeyKind, Role, Strength, Usage, utc};
 use bulla_seal::ring::{self, Ring};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -25,12 +25,13 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn cells(&self) -> [String; 10] {
+    pub(super) fn cells(&self) -> [String; 11] {
         let day = |time: &str| time.chars().take(10).collect::<String>();
         [
             self.label.clone(),
             self.key.map_or_else(|| "-".to_owned(), |(kind, _)| kind.to_string()),
             self.key.map_or_else(|| "-".to_owned(), |(_, bits)| bits.to_string()),
+            self.strength_bits().map_or_else(|| "-".to_owned(), |bits| bits.to_string()),
             self.from.map_or_else(|| "-".to_owned(), |from| day(&utc(from))),
             day(&self.until),
             self.private.map_or("-", yes_no).to_owned(),
@@ -44,12 +45,18 @@ impl Row {
         ]
     }
 
+    /// Bits of security of the key.
+    fn strength_bits(&self) -> Option<u32> {
+        self.key.and_then(|(kind, bits)| Strength::of(kind, bits)).map(|strength| strength.bits)
+    }
+
     pub(super) fn json(&self) -> Value {
         json!({
             "label": self.label,
             "serial": self.serial,
             "key_type": self.key.map(|(kind, _)| kind.to_string()),
             "key_size": self.key.map(|(_, bits)| bits),
+            "strength_bits": self.strength_bits(),
             "from": self.from.map(utc),
             "until": self.until,
             "private_key": self.private,
