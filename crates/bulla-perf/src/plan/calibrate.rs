@@ -1,6 +1,7 @@
 //! `bulla plan calibrate`: a profile of this machine, from what operations take and from short runs.
 
 use super::fit::{Unknown, fit};
+use super::https;
 use super::pace;
 use super::predict::{Prediction, SEED, Workload, predict_workload};
 use super::profile::{Cores, Device, DeviceKind, Journal, Operation, Operations, Pace, Place, Profile, Threads, Times};
@@ -96,6 +97,9 @@ pub fn run(args: &CalibrateArgs, host: &dyn Host) -> Result<Verdict> {
     operations_at_work(&mut profile, &observed);
     teller.begin("fitting")?;
     let (before, after) = fit_to(&mut profile, &observed, &teller)?;
+    if args.results.is_empty() {
+        https::calibrate::measure(host, &mut profile, timing, args.repeats, &teller)?;
+    }
     profile.write(&path)?;
     let mut out = std::io::stdout().lock();
     for run in &observed {

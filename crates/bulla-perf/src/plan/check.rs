@@ -13,6 +13,7 @@ use crate::run::measure::Timing;
 use crate::run::options::describe;
 use crate::run::statistics::{Spread, utc};
 use crate::workload::stream::in_flight;
+use crate::workload::trade::Version;
 use bulla_table::{Column, Table};
 use clap::Args;
 use std::io::Write;
@@ -50,6 +51,8 @@ pub struct CheckArgs {
 /// Greatest median of the rates' errors, and greatest error of one rate.
 const MEDIAN_MAX: f64 = 0.07;
 const WORST_MAX: f64 = 0.20;
+/// Customers of the trading workload.
+const CUSTOMERS: u32 = 16;
 /// Before each run.
 const WARM_UP: Duration = Duration::from_millis(500);
 
@@ -325,9 +328,39 @@ fn trials(profile: &Profile) -> Vec<Trial> {
     let two = |configuration| Configuration { devices: "2a".to_owned(), ..configuration };
     trials
         .extend([stream(two(message(Quality::Integrity, "rsa4096"))), stream(two(message(Quality::Privacy, "p256")))]);
+    if profile.https.is_some() {
+        trials.extend(https(&["rsa2048", "rsa4096", "p256"]));
+    }
     // What a profile does not describe can't be predicted of it.
     let accelerators = profile.device(super::profile::DeviceKind::Accelerator, false).is_some();
     trials.retain(|trial| trial.configuration.devices == "cpu" || accelerators);
+    trials
+}
+
+/// The trading workload over HTTPS. Cards that are only modelled are left out: their arithmetic would take the cores from
+/// which a real card would keep away.
+fn https(keys: &[&str]) -> Vec<Trial> {
+    let trial = |key: &str, version: Version, requests, resumed, devices: &str| Trial {
+        workload: Workload::Https,
+        configuration: Configuration {
+            key: key.to_owned(),
+            bytes: 0,
+            in_flight: CUSTOMERS,
+            cipher: version.cipher(key),
+            requests,
+            resumed,
+            devices: devices.to_owned(),
+            ..Configuration::default()
+        },
+    };
+    let mut trials: Vec<Trial> = keys.iter().map(|key| trial(key, Version::Tls12, 1, false, "cpu")).collect();
+    trials.extend([
+        trial("rsa4096", Version::Tls12, 1, false, "software"),
+        trial("rsa4096", Version::Tls12, 1, false, "1a"),
+        trial("rsa4096", Version::Tls12, 10, false, "cpu"),
+        trial("rsa2048", Version::Tls13, 1, true, "cpu"),
+        trial("rsa4096", Version::Tls13, 1, false, "cpu"),
+    ]);
     trials
 }
 

@@ -3,18 +3,20 @@
 use super::calibrate::{self, CalibrateArgs};
 use super::check::{self, CheckArgs};
 use super::hardware;
+use super::https::{self, Customers, Setup};
 use super::page;
 use super::predict::{Prediction, SEED, Workload, predict_workload};
 use super::profile::Profile;
 use super::target::{self, Target};
 use super::text;
-use super::what_if::{WHAT_IFS, WhatIf, what_if};
+use super::what_if::{WHAT_IFS, WhatIf, apply, what_if};
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::report;
 use crate::run::options::{STREAM_WINDOW, bytes, key, rate};
 use crate::spelling;
+use crate::workload::trade::{Version, times};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::fs;
@@ -55,13 +57,14 @@ pub struct PredictArgs {
     /// The system, as docs/formats/profile.md has it; without it this machine, as `bulla plan calibrate` left it
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// What a transaction is; by itself request-reply with --in-flight 1 and no rate to hold, else stream
+    /// What a transaction is; by itself request-reply with --in-flight 1 and no rate to hold, else stream. https is the
+    /// trading application of `bulla perf trade`
     #[arg(long, value_enum, help_heading = "Configuration")]
     workload: Option<Workload>,
     /// What the policy asks for
     #[arg(long, value_enum, default_value = "none", help_heading = "Configuration")]
     quality: Quality,
-    /// The key of signer and recipient: rsa1024, rsa2048, rsa4096, p256, p384, p521
+    /// The key of signer and recipient, or of the HTTPS listener: rsa1024, rsa2048, rsa4096, p256, p384, p521
     #[arg(long, default_value = "rsa2048", value_parser = key, help_heading = "Configuration")]
     key: String,
     /// How often a content key is used again: a number, or unlimited
@@ -100,6 +103,8 @@ pub struct PredictArgs {
     /// Adapters (CHIADAPS); the profile's unless given
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024), help_heading = "Configuration")]
     adapters: u32,
+    #[command(flatten)]
+    https: HttpsArgs,
     #[arg(
         long,
         value_name = "CHANGE",
@@ -121,6 +126,46 @@ pub struct PredictArgs {
     output: Option<PathBuf>,
 }
 
+/// What only the workload https has.
+#[derive(Args, Debug)]
+struct HttpsArgs {
+    /// Requests of each connection
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Workload https")]
+    requests: u32,
+    /// TLS sessions are resumed
+    #[arg(long, help_heading = "Workload https")]
+    resume: bool,
+    /// The version of TLS
+    #[arg(long, value_enum, default_value = "1.2", help_heading = "Workload https")]
+    tls_version: Version,
+    /// Customers: each has one request under way, and the next one after its answer
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000), help_heading = "Workload https")]
+    clients: u32,
+    /// The key that orders are sealed with
+    #[arg(long, default_value = "rsa2048", value_parser = key, help_heading = "Workload https")]
+    order_key: String,
+    /// So many cores instead of the profile's
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Workload https")]
+    cores: Option<u32>,
+    /// Customers and broker are on another machine: all cores are the queue manager's
+    #[arg(long, help_heading = "Workload https")]
+    customers_elsewhere: bool,
+    /// Modelled accelerators are as fast as lets one of them carry so many times what software does
+    #[arg(long, value_name = "TIMES", value_parser = times, help_heading = "Workload https")]
+    card_carries: Option<f64>,
+}
+
+impl HttpsArgs {
+    fn setup(&self) -> Setup {
+        Setup {
+            order_key: self.order_key.clone(),
+            customers: if self.customers_elsewhere { Customers::Elsewhere } else { Customers::Here },
+            cores: self.cores,
+            card_carries: self.card_carries,
+        }
+    }
+}
+
 impl PredictArgs {
     /// What is planned.
     fn planned(&self) -> (Configuration, Workload) {
@@ -128,6 +173,9 @@ impl PredictArgs {
             (Some(1), 0) => Workload::RequestReply,
             _ => Workload::Stream,
         });
+        if workload == Workload::Https {
+            return (self.https(), workload);
+        }
         let usual = if workload == Workload::Stream { STREAM_WINDOW } else { 1 };
         let configuration = Configuration {
             quality: self.quality,
@@ -147,6 +195,34 @@ impl PredictArgs {
             ..Configuration::default()
         };
         (configuration, workload)
+    }
+
+    /// The same of the trading workload; what it does not have is left as it was said, and refused.
+    fn https(&self) -> Configuration {
+        Configuration {
+            quality: self.quality,
+            key: self.key.clone(),
+            bytes: 0,
+            persistent: self.persistent,
+            in_flight: self.in_flight.unwrap_or(self.https.clients),
+            target_rate: self.target_rate,
+            devices: self.devices.clone(),
+            cipher: self.https.tls_version.cipher(&self.key),
+            requests: self.https.requests,
+            resumed: self.https.resume,
+            topology: self.topology.clone(),
+            dispatchers: self.dispatchers,
+            adapters: self.adapters,
+            ..Configuration::default()
+        }
+    }
+
+    /// Predicts it.
+    fn predicted(&self, profile: &Profile, configuration: &Configuration, workload: Workload) -> Result<Prediction> {
+        match workload {
+            Workload::Https => https::predict(profile, configuration, &self.https.setup(), self.seed),
+            _ => predict_workload(profile, configuration, workload, self.seed),
+        }
     }
 }
 
@@ -171,7 +247,13 @@ pub struct Answer {
 fn predict(args: &PredictArgs) -> Result<Verdict> {
     let profile = read(args.profile.as_deref())?;
     let (configuration, workload) = args.planned();
-    let prediction = predict_workload(&profile, &configuration, workload, args.seed)?;
+    let is_https = workload == Workload::Https;
+    if is_https && (args.target.is_some() || args.output.is_some()) {
+        return Err(Error::Usage(
+            "https has no --target and no page: ask by --what-if what a change brings".to_owned(),
+        ));
+    }
+    let prediction = args.predicted(&profile, &configuration, workload)?;
     let changes = args.what_if.iter();
     let changed = changes.map(|change| {
         let mut from = configuration.clone();
@@ -179,7 +261,18 @@ fn predict(args: &PredictArgs) -> Result<Verdict> {
             // A change of quality asks for the key that was said, or meant.
             from.key.clone_from(&args.key);
         }
-        what_if(&profile, &from, workload, args.seed, change)
+        if !is_https {
+            return what_if(&profile, &from, workload, args.seed, change);
+        }
+        let mut changed = profile.clone();
+        apply(&mut changed, &mut from, change)?;
+        if change.contains('=') && from.key != configuration.key {
+            from.cipher = args.https.tls_version.cipher(&from.key);
+        }
+        let mut setup = args.https.setup();
+        setup.cores = setup.cores.filter(|_| !change.starts_with("cores="));
+        let prediction = https::predict(&changed, &from, &setup, args.seed)?;
+        Ok(WhatIf { change: change.clone(), prediction })
     });
     let what_if = changed.collect::<Result<Vec<_>>>()?;
     let wanted = args.target.map(|rate| rate.ceil() as u64);
@@ -221,6 +314,9 @@ fn show(args: &ShowArgs) -> Result<Verdict> {
     } else {
         print(&profile.to_toml()?);
         print(&text::devices(&devices));
+        if let Some(lacks) = profile.lacks() {
+            print(&format!("\n# {lacks}\n"));
+        }
     }
     Ok(Verdict::Done)
 }

@@ -10,6 +10,7 @@ pub mod check;
 pub mod command;
 mod fit;
 pub mod hardware;
+pub mod https;
 pub mod mva;
 pub mod operations;
 mod pace;

@@ -12,8 +12,12 @@
 
 use super::profile::Pace;
 use super::service_times::median;
+use super::teller::Teller;
+use crate::configuration::Configuration;
 use crate::error::{Error, Result};
+use crate::host::Host;
 use crate::result::Sample;
+use crate::run::measure::{Running, Timing, measure};
 use bulla_device::thread_cpu_ns;
 use openssl::ec::{EcGroup, EcKey};
 use openssl::ecdsa::EcdsaSig;
@@ -205,6 +209,32 @@ impl Looks {
             self.speed += 1.0 / us;
         }
     }
+}
+
+/// Takes a sample, and notes how fast the cores were meanwhile.
+///
+/// # Errors
+/// What ended a load; whatever the teller says.
+pub(super) fn watched(
+    host: &dyn Host,
+    running: Running,
+    configuration: &Configuration,
+    timing: Timing,
+    teller: &Teller,
+) -> Result<Sample> {
+    let watch = Watch::start()?;
+    let warm = timing.warm_up.as_secs_f64() / (timing.warm_up + timing.measured).as_secs_f64();
+    let mut sample = measure(host, running, configuration, timing, &mut |live| {
+        if live.done >= warm {
+            watch.count();
+        }
+        teller.check().is_ok()
+    })?;
+    teller.check()?;
+    if let Some(pace) = watch.end()? {
+        note(&mut sample, pace);
+    }
+    Ok(sample)
 }
 
 /// Writes it down with a sample.

@@ -1,5 +1,6 @@
 //! From a profile and a configuration to what they would do.
 
+use super::https;
 use super::mva::{self, Station};
 use super::operations::Class;
 use super::profile::{Device, DeviceKind, Place, Profile, SerialChannel};
@@ -39,13 +40,18 @@ pub enum Workload {
     Stream,
     /// A request and its reply.
     RequestReply,
+    /// Something that a customer of the trading application does over HTTPS (`bulla perf trade`).
+    Https,
 }
 
 impl Workload {
-    /// What a configuration most likely means: with one message in flight and no rate to hold a request and its reply,
+    /// What a configuration most likely means: with requests of a connection HTTPS; with one message in flight and no rate to hold a request and its reply,
     /// otherwise a stream.
     #[must_use]
     pub fn of(configuration: &Configuration) -> Self {
+        if configuration.requests > 0 {
+            return Workload::Https;
+        }
         match configuration.in_flight <= 1 && configuration.target_rate == 0 {
             true => Workload::RequestReply,
             false => Workload::Stream,
@@ -58,6 +64,7 @@ impl Workload {
         match self {
             Workload::Stream => "stream",
             Workload::RequestReply => "request-reply",
+            Workload::Https => "https",
         }
     }
 }
@@ -158,6 +165,8 @@ pub struct DeviceUse {
     pub lanes_filled: f64,
     /// From a job's arrival to its answer, microseconds.
     pub response_us: f64,
+    /// Jobs that wait for it or are under way, on average.
+    pub pending: f64,
 }
 
 impl Prediction {
@@ -186,6 +195,9 @@ pub fn predict_workload(
     workload: Workload,
     seed: u64,
 ) -> Result<Prediction> {
+    if workload == Workload::Https {
+        return https::predict(profile, configuration, &https::Setup::default(), seed);
+    }
     check(configuration)?;
     if let Some(channel) = &profile.channel {
         return serial_channel(profile, channel, configuration, workload);
@@ -251,6 +263,7 @@ pub fn predict_workload(
                 jobs: device.jobs,
                 lanes_filled: device.lanes_filled,
                 response_us: device.response_us,
+                pending: outcome.rate * device.jobs * device.response_us / 1e6,
             })
             .collect(),
         bound: demand.bound() * 1e6,
@@ -308,7 +321,7 @@ fn remarks(profile: &Profile, configuration: &Configuration) -> Vec<String> {
 }
 
 /// The fullest station, or that nothing is full.
-fn bottleneck(stations: &[StationUse], saturated: bool) -> String {
+pub(super) fn bottleneck(stations: &[StationUse], saturated: bool) -> String {
     let full = |station: &StationUse| {
         station.utilisation + if matches!(station.name.as_str(), "cores") { CORES_FIRST } else { 0.0 }
     };
@@ -319,7 +332,7 @@ fn bottleneck(stations: &[StationUse], saturated: bool) -> String {
     }
 }
 
-fn latency(sorted: &[f64], mean: f64) -> Latency {
+pub(super) fn latency(sorted: &[f64], mean: f64) -> Latency {
     let at = |part: f64| {
         let place = (part * sorted.len() as f64).ceil() as usize;
         sorted.get(place.max(1) - 1).or(sorted.last()).copied().unwrap_or(0.0)
@@ -397,6 +410,7 @@ pub fn system(profile: &Profile, configuration: &Configuration, workload: Worklo
         shape: match workload {
             Workload::Stream => Shape::Stream,
             Workload::RequestReply => Shape::RequestReply,
+            Workload::Https => return Err(Error::Usage("https is planned by itself".to_owned())),
         },
         pairs,
         window: configuration.in_flight.max(1),

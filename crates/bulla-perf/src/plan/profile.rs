@@ -3,6 +3,7 @@
 //! The page is `docs/formats/profile.md`. `bulla plan calibrate` writes one of this machine; one of any other system is
 //! written by hand. Times are in microseconds where a name ends in `us`, in nanoseconds where it ends in `ns`.
 
+use super::https::costs::Https;
 use crate::configuration::{Quality, Reuse};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -11,8 +12,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The format that is read and written.
-pub const FORMAT: u32 = 1;
+/// The format that is written; those before it are read, too. Format 2 has [`Profile::https`].
+pub const FORMAT: u32 = 2;
 /// Largest file that is read, in bytes.
 pub const PROFILE_BYTES_MAX: u64 = 1 << 20;
 /// Most cores, threads, engines or lanes that a profile may have of a kind.
@@ -57,6 +58,9 @@ pub struct Profile {
     /// What is between the application and the queue manager.
     #[serde(default)]
     pub network: Network,
+    /// What HTTPS takes, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub https: Option<Https>,
     /// A channel that carries one message at a time, if the system has those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<SerialChannel>,
@@ -671,9 +675,20 @@ impl Profile {
             devices: BTreeMap::new(),
             journal: Journal::default(),
             network: Network::default(),
+            https: None,
             channel: None,
             load: Vec::new(),
         }
+    }
+
+    /// What a reader may miss in it; nothing where it has all that this version calibrates.
+    #[must_use]
+    pub fn lacks(&self) -> Option<String> {
+        let lacks = self.https.is_none() && self.channel.is_none();
+        lacks.then(|| {
+            "it has no [https]: the https workload can't be predicted from it; `bulla plan calibrate` measures that"
+                .to_owned()
+        })
     }
 
     /// Where `bulla plan calibrate` leaves the profile of this machine, and where it is looked for: `BULLA_PROFILE`, or
@@ -766,6 +781,9 @@ impl Profile {
             operations.stretch(if Pace::is_of_curve(key) { of_curve } else { factor });
         }
         paced.costs.stretch(factor);
+        if let Some(https) = &mut paced.https {
+            https.stretch(factor);
+        }
         let Cores { wake_up_us, deep_wake_up_us, wake_us, sleep_us, deep_sleep_us, .. } = &mut paced.cores;
         [wake_up_us, deep_wake_up_us, wake_us, sleep_us, deep_sleep_us].into_iter().for_each(|us| *us *= factor);
         if pace.rsa_us > 0.0 && self.cores.pace_us > 0.0 {
@@ -794,8 +812,11 @@ impl Profile {
 
     /// What is wrong with the numbers.
     fn check(&self) -> std::result::Result<(), String> {
-        if self.format != FORMAT {
-            return Err(format!("a profile of format {}; this version reads {FORMAT}", self.format));
+        if !(1..=FORMAT).contains(&self.format) {
+            return Err(format!("a profile of format {}; this version reads 1 to {FORMAT}", self.format));
+        }
+        if self.format < 2 && self.https.is_some() {
+            return Err("https is there since format 2".to_owned());
         }
         for (count, what, least) in [
             (self.cores.count, "cores.count", 1),
@@ -943,7 +964,7 @@ mod tests {
         profile.load.push(Load { device: "A".into(), format: Format::Me, bits: 2048, rate: 2706.0 });
         let text = profile.to_toml().unwrap();
         assert_eq!(parse(&text).unwrap(), profile, "{text}");
-        assert!(text.starts_with("format = 1\nname = \"all\"\n") && !text.contains("turn-us = 0.0"), "{text}");
+        assert!(text.starts_with("format = 2\nname = \"all\"\n") && !text.contains("turn-us = 0.0"), "{text}");
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub fn answer(answer: &Answer) -> String {
 /// What a configuration is, in a line.
 #[must_use]
 pub fn configuration(configuration: &Configuration) -> String {
+    if configuration.requests > 0 {
+        return https(configuration);
+    }
     let mut words = vec![configuration.quality.to_string()];
     if configuration.quality != Quality::None {
         words.push(configuration.key.clone());
@@ -56,6 +59,21 @@ pub fn configuration(configuration: &Configuration) -> String {
     }
     if configuration.topology != "local" {
         words.push(format!("over a {}", configuration.topology));
+    }
+    words.join(", ")
+}
+
+/// What a configuration of the trading workload is.
+fn https(configuration: &Configuration) -> String {
+    let mut words = vec![
+        configuration.key.clone(),
+        format!("{} requests a connection", configuration.requests),
+        format!("{} clients", configuration.in_flight),
+        format!("devices {}", configuration.devices),
+        configuration.cipher.clone(),
+    ];
+    if configuration.resumed {
+        words.insert(2, "sessions resumed".to_owned());
     }
     words.join(", ")
 }
@@ -116,11 +134,12 @@ pub fn prediction(prediction: &Prediction) -> String {
     }
     for device in &prediction.devices {
         let value = format!(
-            "{}: {} jobs a transaction, {:.1} a call, {} µs until answered",
+            "{}: {} jobs a transaction, {:.1} a call, {} µs until answered, {} pending",
             device.name,
             number(device.jobs),
             device.lanes_filled,
-            number(device.response_us)
+            number(device.response_us),
+            number(device.pending)
         );
         line(&mut text, "device", &value);
     }

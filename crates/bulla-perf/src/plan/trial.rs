@@ -7,9 +7,10 @@ use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::result::Sample;
-use crate::run::measure::{Timing, measure};
+use crate::run::measure::Timing;
 use crate::run::schedule;
 use crate::site::{Settings, Site};
+use crate::workload::trade::Short;
 use crate::workload::{request_reply, stream};
 
 /// What is to be measured.
@@ -41,6 +42,9 @@ pub(crate) fn measure_all(
     teller: &Teller,
 ) -> Result<Vec<Vec<Sample>>> {
     let mut site = Site::new(host, Settings::default());
+    let https = trials.iter().filter(|trial| trial.workload == Workload::Https);
+    let clients = https.map(|trial| trial.configuration.in_flight);
+    let mut short = Short::new(host, clients.max().unwrap_or(1));
     let mut lacking = vec![false; trials.len()];
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); trials.len()];
     let turns = schedule::turns(trials.len(), repeats);
@@ -50,11 +54,12 @@ pub(crate) fn measure_all(
         };
         let described = crate::run::options::describe(&trial.configuration);
         teller.begin(&format!("{} of {}: {} {described}", number + 1, turns.len(), trial.workload.as_str()))?;
-        let start = match trial.workload {
-            Workload::Stream => stream::start,
-            Workload::RequestReply => request_reply::start,
+        let started = match trial.workload {
+            Workload::Stream => stream::start(&mut site, &trial.configuration),
+            Workload::RequestReply => request_reply::start(&mut site, &trial.configuration),
+            Workload::Https => short.start(&trial.configuration, None),
         };
-        let running = match start(&mut site, &trial.configuration) {
+        let running = match started {
             Err(Error::Device(why)) => {
                 teller.say(&format!("left out: {described}: {why}"));
                 lacking[turn.configuration] = true;
@@ -62,21 +67,11 @@ pub(crate) fn measure_all(
             }
             running => running?,
         };
-        let watch = pace::Watch::start()?;
-        let warm = timing.warm_up.as_secs_f64() / (timing.warm_up + timing.measured).as_secs_f64();
-        let mut sample = measure(host, running, &trial.configuration, timing, &mut |live| {
-            if live.done >= warm {
-                watch.count();
-            }
-            teller.check().is_ok()
-        })?;
-        teller.check()?;
-        if let Some(pace) = watch.end()? {
-            pace::note(&mut sample, pace);
-        }
+        let mut sample = pace::watched(host, running, &trial.configuration, timing, teller)?;
         (sample.repeat, sample.workload) = (turn.repeat, trial.workload.as_str().to_owned());
         samples[turn.configuration].push(sample);
     }
+    short.finish()?;
     site.stop()?;
     Ok(samples)
 }

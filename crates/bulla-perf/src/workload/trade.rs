@@ -11,6 +11,7 @@ mod market;
 mod mix;
 mod pace;
 mod pin;
+mod short;
 mod staff;
 
 use super::stream::{Rate, settings, target};
@@ -25,6 +26,9 @@ use crate::run::options::{Common, key};
 use crate::run::statistics::Spread;
 use crate::run::{self, Taken, Workload, held};
 use crate::site::{Devices, Manager, Settings};
+pub(crate) use mix::Act;
+pub(crate) use short::Short;
+
 use cards::Share;
 use clap::{Args, ValueEnum};
 use customer::Customer;
@@ -82,7 +86,7 @@ pub struct TradeArgs {
 
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-enum Version {
+pub enum Version {
     /// TLS 1.2 with ephemeral keys and AES-256
     #[value(name = "1.2")]
     Tls12,
@@ -92,11 +96,12 @@ enum Version {
 }
 
 /// The suite under TLS 1.3.
-const TLS13: &str = "TLS_AES_256_GCM_SHA384";
+pub(crate) const TLS13: &str = "TLS_AES_256_GCM_SHA384";
 
 impl Version {
     /// The CipherSpec for a key.
-    fn cipher(self, key: &str) -> String {
+    #[must_use]
+    pub fn cipher(self, key: &str) -> String {
         match self {
             Version::Tls13 => TLS13.to_owned(),
             Version::Tls12 if key.starts_with("rsa") => "ECDHE_RSA_AES_256_GCM_SHA384".to_owned(),
@@ -110,7 +115,7 @@ fn openssl_name(cipher: &str) -> String {
     cipher.replace("AES_256", "AES256").replace('_', "-")
 }
 
-fn times(text: &str) -> std::result::Result<f64, String> {
+pub(crate) fn times(text: &str) -> std::result::Result<f64, String> {
     let times = text.parse().ok().filter(|times: &f64| (0.1..=1000.0).contains(times));
     times.ok_or_else(|| "expected a number from 0.1 to 1000".to_owned())
 }

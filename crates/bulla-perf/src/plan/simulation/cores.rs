@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 /// All cores. A thread that runs progresses at the same pace as every other, so one clock of work done serves them all:
 /// who has so much work left is done when that clock stands so much later.
 #[derive(Debug)]
-pub(super) struct Cores {
+pub(in crate::plan) struct Cores {
     capacity: f64,
     crowding: f64,
     /// Work that each running thread has been given since the beginning, microseconds.
@@ -18,16 +18,16 @@ pub(super) struct Cores {
     ends: BinaryHeap<Reverse<(Time, u64, usize)>>,
     order: u64,
     /// Cores × microseconds that were busy.
-    pub(super) busy: f64,
+    pub(in crate::plan) busy: f64,
 }
 
 impl Cores {
-    pub(super) fn new(capacity: f64, crowding: f64) -> Self {
+    pub(in crate::plan) fn new(capacity: f64, crowding: f64) -> Self {
         Self { capacity, crowding, clock: 0.0, at: 0.0, ends: BinaryHeap::new(), order: 0, busy: 0.0 }
     }
 
     /// Whether a thread that wakes up finds a core that sleeps.
-    pub(super) fn has_idle(&self) -> bool {
+    pub(in crate::plan) fn has_idle(&self) -> bool {
         (self.ends.len() as f64) < self.capacity
     }
 
@@ -39,7 +39,7 @@ impl Cores {
         busy / running / (1.0 + self.crowding * crowded)
     }
 
-    pub(super) fn advance(&mut self, now: f64) {
+    pub(in crate::plan) fn advance(&mut self, now: f64) {
         if !self.ends.is_empty() {
             self.clock += (now - self.at) * self.pace();
             self.busy += (now - self.at) * (self.ends.len() as f64).min(self.capacity);
@@ -48,20 +48,20 @@ impl Cores {
     }
 
     /// A thread runs until it has done so many microseconds of work.
-    pub(super) fn start(&mut self, now: f64, thread: usize, work: f64) {
+    pub(in crate::plan) fn start(&mut self, now: f64, thread: usize, work: f64) {
         self.advance(now);
         self.order += 1;
         self.ends.push(Reverse((Time(self.clock + work), self.order, thread)));
     }
 
     /// When the next thread is done, if nothing changes until then.
-    pub(super) fn next(&self) -> Option<f64> {
+    pub(in crate::plan) fn next(&self) -> Option<f64> {
         let Reverse((end, ..)) = self.ends.peek()?;
         Some(self.at + (end.0 - self.clock).max(0.0) / self.pace())
     }
 
     /// The thread that is done now.
-    pub(super) fn finish(&mut self, now: f64) -> Option<usize> {
+    pub(in crate::plan) fn finish(&mut self, now: f64) -> Option<usize> {
         self.advance(now);
         self.ends.pop().map(|Reverse((.., thread))| thread)
     }

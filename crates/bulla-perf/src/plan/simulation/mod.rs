@@ -5,7 +5,7 @@
 //! backlog, wherever they are expected to be done first; a device takes what is of one shape, as many jobs as it has
 //! lanes. Time is in microseconds.
 
-mod cores;
+pub(super) mod cores;
 mod devices;
 mod flow;
 
@@ -905,7 +905,7 @@ impl<'a> Simulation<'a> {
 }
 
 /// The mean, and half of its 95 % confidence interval.
-fn mean_within(values: &[f64]) -> (f64, f64) {
+pub(super) fn mean_within(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     if values.len() < 2 {
         return (values.first().copied().unwrap_or(0.0), f64::INFINITY);

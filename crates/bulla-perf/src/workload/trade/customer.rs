@@ -22,6 +22,8 @@ pub(super) struct Customer {
     client: Client,
     paths: Arc<Paths>,
     random: Rng,
+    /// What the customer does, where that is one thing alone.
+    only: Option<Act>,
     orders: u64,
 }
 
@@ -34,8 +36,14 @@ impl Customer {
             client: Client::new(site, each),
             paths: Arc::clone(paths),
             random: Rng::with_seed(u64::from(number)),
+            only: None,
             orders: run << 32,
         }
+    }
+
+    /// A customer who does one thing alone, or the mix.
+    pub(super) fn doing(self, only: Option<Act>) -> Customer {
+        Customer { only, ..self }
     }
 
     /// What its client has done.
@@ -45,7 +53,7 @@ impl Customer {
 
     /// What the customer does next.
     pub(super) fn next(&mut self) -> Act {
-        Act::drawn(&mut self.random)
+        self.only.unwrap_or_else(|| Act::drawn(&mut self.random))
     }
 
     /// What it draws from.

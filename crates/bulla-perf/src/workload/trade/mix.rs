@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 /// Something that a customer does: a transaction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Act {
+pub(crate) enum Act {
     /// Looks at the price of a share.
     Quote,
     /// Looks at the summary of the market.
@@ -27,7 +27,7 @@ pub(super) enum Act {
 
 impl Act {
     /// All of them with their share, in percent.
-    pub(super) const MIX: [(Act, u32); 9] = [
+    pub(crate) const MIX: [(Act, u32); 9] = [
         (Act::Quote, 40),
         (Act::Home, 20),
         (Act::Portfolio, 12),
