@@ -4,6 +4,7 @@ use super::customer::Customer;
 use super::floor::Floor;
 use super::market::Market;
 use super::mix::Act;
+use super::pace::Pace;
 use super::{TLS13, openssl_name, setup};
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
@@ -53,7 +54,7 @@ impl<'h> Short<'h> {
             customer.doing(only)
         };
         let customers = (0..configuration.in_flight.min(self.customers)).map(customer).collect();
-        let floor = Floor::open(&market.broker(), customers)?;
+        let floor = Floor::open(&market.broker(), customers, Pace::of(configuration))?;
         Ok(Running { load: Box::new(floor), watched: vec![market.watched()] })
     }
 
