@@ -71,6 +71,7 @@ case ${1:-test} in
             "softhsm2       |SoftHSM2; tests with a PKCS#11 token are skipped    |softhsm2-util --version"
             "libp11-kit-dev |p11-kit's headers; tests of a token that fails are skipped |pkg-config --exists p11-kit-1"
             "chromium       |chromium; tests of pages in a browser are skipped   |chromium --version"
+            "prometheus     |promtool; tests of the alert rules are skipped      |promtool --version"
             "-              |openssl program of 3.0.22 or newer; confidential messages are opened by the OpenSSL of this build |tests/openssl-probe.sh"
         )
         ;;
