@@ -179,12 +179,20 @@ impl<'a> Administrator<'a> {
             }
         }
         for change in changes {
-            let (Change::Define { name, object: Object::Device(_) } | Change::Delete { name, sort: Sort::Device, .. }) =
-                change
+            let (Change::Define { name, object: Object::Device(_) }
+            | Change::Alter { name, object: Object::Device(_), .. }
+            | Change::Delete { name, sort: Sort::Device, .. }) = change
             else {
                 continue;
             };
             let Some(device) = state.definitions.devices.get(name) else { continue };
+            if matches!(change, Change::Alter { .. }) {
+                // What it may do holds at once; all else of a change waits for its next start.
+                if let Err(error) = manager.workers.devices.scheduler().allow(name, device.operations) {
+                    crate::note!("device {name}: {error}");
+                }
+                continue;
+            }
             if let Err(error) = manager.workers.devices.define(name, device) {
                 warnings.push(format!("device {name} is defined, and can't be started before the next start: {error}"));
             }
