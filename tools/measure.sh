@@ -69,6 +69,7 @@ if [ "${FULL:-0}" = 1 ]; then
     measure tasks "${time[@]}" --dispatchers 1,2,3,4,5,6,7,8,9,10 --adapters 1,2,3,4,5,6,7,8,9,10
     measure islands "${time[@]}" --quality integrity,privacy,confidentiality
     measure devices "${time[@]}" --reuse 0,32
+    measure trade "${time[@]}" --pin --card-carries 5.9
 else
     time=(--seconds 1.5 --warm-up 0.5 --repeats 2)
     plan --seconds 1.2 --repeats 3
@@ -81,6 +82,7 @@ else
     measure tasks "${time[@]}" --dispatchers 1,2 --adapters 1,2,4,10
     measure islands "${time[@]}" --quality confidentiality
     measure devices "${time[@]}" --quality integrity,privacy
+    measure trade "${time[@]}" --pin --card-carries 5.9
 fi
 
 files=("$results"/*.jsonl)
@@ -95,7 +97,7 @@ done
 bulla perf report "${files[@]}" -o "$results/report.html" "${pages[@]}"
 # One chart for each workload that has a section; where these results have no such chart, the last one stays.
 for chart in request-reply/rate key-reuse/rate-by-reuse key-size/rate-by-key stream/targets channel/round-trip \
-    islands/rate-by-pairs devices/rate; do
+    islands/rate-by-pairs devices/rate trade/throughput; do
     workload=${chart%%/*}
     if bulla perf report "$results/$workload.jsonl" --chart "$chart" -o "$aside/$workload.svg"; then
         mv "$aside/$workload.svg" "$results/$workload.svg"
