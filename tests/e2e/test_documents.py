@@ -41,8 +41,12 @@ def shell_blocks(page, heading):
 
 
 def test_the_readmes_day_to_day_works_as_it_is_written(tmp_path):
-    start, *others = shell_blocks((ROOT / "README.md").read_text(), "Day to day")
-    assert start == "bulla start\n" and len(others) == 2
+    init, start, *others = shell_blocks((ROOT / "README.md").read_text(), "Day to day")
+    assert start == "bulla start\n" and len(others) == 1
+    made = subprocess.run(
+        ["bash", "-c", PRELUDE + init], cwd=tmp_path, env=os.environ | {"BULLA": BULLA}, capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stderr
     manager = Manager(tmp_path / "bulla-data", grants=None)
     try:
         script = PRELUDE + "".join(others)

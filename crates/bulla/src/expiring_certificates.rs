@@ -117,7 +117,7 @@ fn name_in(data: &Path, path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::first_start::{install_server_certificate, make_directories};
+    use crate::serve::first_start::{install_server_certificate, loopback_names, make_directories};
     use bulla_seal::certificate::authority::Authority;
     use bulla_seal::certificate::{Curve, KeySpec};
 
@@ -130,7 +130,7 @@ mod tests {
         let dn = "CN=authority".parse().unwrap();
         let authority =
             Authority::create(&data.join("authorities/a"), &dn, KeySpec::Ec(Curve::P256), 3650, now).unwrap();
-        install_server_certificate(data, &authority, 90, now).unwrap();
+        install_server_certificate(data, &authority, loopback_names(), 90, now).unwrap();
         let day = Duration::from_secs(SECONDS_A_DAY);
         let said = |now: SystemTime| -> Vec<(String, i64)> {
             let of = |event: Event| match event {

@@ -24,6 +24,7 @@ struct Bulla {
 
 #[derive(Subcommand)]
 enum Command {
+    Init(cli::init::InitArgs),
     Start(cli::start::StartArgs),
     Demo(cli::demo::DemoArgs),
     Mqsc(cli::mqsc::MqscArgs),
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
     }
     cli::secrecy::begin(allow_dumps);
     let result = match command {
+        Command::Init(args) => cli::init::run(&args),
         Command::Start(args) => cli::start::run(&args),
         Command::Demo(args) => cli::demo::run(&args),
         Command::Mqsc(args) => return cli::mqsc::run(&args),

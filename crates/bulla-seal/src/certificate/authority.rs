@@ -43,6 +43,9 @@ pub const CRL_DAYS: u32 = 30;
 /// The largest ledger, in bytes: some half a million certificates.
 pub const LEDGER_BYTES_MAX: usize = 64 << 20;
 
+/// Most certificates from an authority up to its root, both included.
+const PATH_CERTIFICATES_MAX: usize = 8;
+
 const CERTIFICATE_FILE: &str = "ca.pem";
 const KEY_FILE: &str = "key.pem";
 const LEDGER_FILE: &str = "ledger.txt";
@@ -158,6 +161,51 @@ impl Authority {
         Ok(authority)
     }
 
+    /// Takes over an authority that was founded elsewhere: its certificate, those above it in any order, and its key,
+    /// which is encrypted with `passphrase` where there is one. `dir` must not exist or hold no authority. Its
+    /// revocation lists begin anew: an authority that goes on signing elsewhere should sign one of its own for here.
+    ///
+    /// # Errors
+    /// [`AuthorityError::NotAnAuthority`], [`AuthorityError::IssuerMissing`], [`AuthorityError::NotValid`] for a
+    /// certificate that can't sign here, and as [`Authority::found`].
+    pub fn adopt(
+        dir: &Path,
+        certificates: &[Certificate],
+        key: PKey<Private>,
+        passphrase: Option<&Passphrase>,
+        now: SystemTime,
+    ) -> Result<Authority, AuthorityError> {
+        if dir.join(CERTIFICATE_FILE).exists() {
+            return Err(AuthorityError::Exists { dir: dir.to_owned() });
+        }
+        let mut path = path_to_root(certificates, &key, now)?;
+        let failed = |error: io::Error| AuthorityError::io(dir, &error);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+        let pem = PrivateKeyPem::write(&key, passphrase).map_err(CreateError::from)?;
+        let certificate = path.remove(0); // the key's own, which was looked for
+        let authority = Authority { dir: dir.to_owned(), certificate, above: path, key };
+        write_private(&dir.join(KEY_FILE), pem.as_bytes()).map_err(failed)?;
+        authority.write_crl(CRL_DAYS, now)?;
+        let certificates: Vec<u8> = authority.path().iter().flat_map(Certificate::to_pem).collect();
+        write_private(&dir.join(CERTIFICATE_FILE), &certificates).map_err(failed)?;
+        Ok(authority)
+    }
+
+    /// Whether [`Authority::adopt`] would take it, without writing anything.
+    ///
+    /// # Errors
+    /// As [`Authority::adopt`].
+    pub fn check(certificates: &[Certificate], key: &PKey<Private>, now: SystemTime) -> Result<(), AuthorityError> {
+        path_to_root(certificates, key, now).map(drop)
+    }
+
+    /// Days that it can still sign for: nothing that it signs outlives it.
+    pub fn days_left(&self, now: SystemTime) -> u32 {
+        const DAY_SECONDS: u64 = 86_400;
+        let left = self.certificate.not_after().duration_since(now).unwrap_or_default();
+        u32::try_from(left.as_secs() / DAY_SECONDS).unwrap_or(u32::MAX)
+    }
+
     /// Opens an authority whose key is not encrypted.
     ///
     /// # Errors
@@ -181,7 +229,7 @@ impl Authority {
             })
         };
         let pem = read(CERTIFICATE_FILE)?;
-        let mut above = Certificate::all_from_pem(&pem, 8).map_err(CreateError::from)?;
+        let mut above = Certificate::all_from_pem(&pem, PATH_CERTIFICATES_MAX).map_err(CreateError::from)?;
         if above.is_empty() {
             return Err(AuthorityError::Missing { path: dir.join(CERTIFICATE_FILE) });
         }
@@ -421,6 +469,37 @@ impl fmt::Debug for Authority {
     }
 }
 
+/// The certificate of `key` and those above it up to a self-signed one, each signed by the next, valid and an
+/// authority's.
+fn path_to_root(
+    certificates: &[Certificate],
+    key: &PKey<Private>,
+    now: SystemTime,
+) -> Result<Vec<Certificate>, AuthorityError> {
+    let own = certificates.iter().find(|certificate| certificate.public_key().public_eq(key));
+    let malformed = MalformedError("private key belongs to none of the certificates");
+    let mut path = vec![own.ok_or(CreateError::Malformed(malformed))?.clone()];
+    while let Some(last) = path.last() {
+        let dn = || last.dn().to_string();
+        if !last.is_authority() {
+            return Err(AuthorityError::NotAnAuthority { dn: dn() });
+        }
+        if let Err(error) = last.check_dates(now) {
+            return Err(AuthorityError::NotValid { dn: dn(), why: error.to_string() });
+        }
+        let signed_by = |issuer: &Certificate| last.x509().verify(issuer.public_key()).unwrap_or(false);
+        if last.issuer() == last.dn() && signed_by(last) {
+            break;
+        }
+        let above = certificates.iter().find(|issuer| issuer.dn() == last.issuer() && signed_by(issuer));
+        match above.filter(|_| path.len() < PATH_CERTIFICATES_MAX) {
+            Some(above) => path.push(above.clone()),
+            None => return Err(AuthorityError::IssuerMissing { dn: dn(), issuer: last.issuer().to_string() }),
+        }
+    }
+    Ok(path)
+}
+
 fn issued_line(certificate: &Certificate) -> String {
     let not_after = time::unix(certificate.not_after());
     // A name's text has its control characters escaped, so the line stays one line.
@@ -557,6 +636,25 @@ pub enum AuthorityError {
         /// The system's words.
         why: String,
     },
+    /// An imported certificate is no authority's.
+    NotAnAuthority {
+        /// Its subject.
+        dn: String,
+    },
+    /// The certificate above an imported one is not there.
+    IssuerMissing {
+        /// Its subject.
+        dn: String,
+        /// Its issuer.
+        issuer: String,
+    },
+    /// An imported certificate is not valid now.
+    NotValid {
+        /// Its subject.
+        dn: String,
+        /// Why.
+        why: String,
+    },
     /// What was asked for cannot be made, or the key cannot be opened.
     Create(CreateError),
 }
@@ -594,6 +692,11 @@ impl fmt::Display for AuthorityError {
                 write!(f, "no certificate with serial {serial} was issued here")
             }
             AuthorityError::Io { path, why } => write!(f, "{}: {why}", path.display()),
+            AuthorityError::NotAnAuthority { dn } => write!(f, "the certificate of {dn} is no authority's"),
+            AuthorityError::IssuerMissing { dn, issuer } => {
+                write!(f, "the certificate of {issuer}, which signed that of {dn}, is not in the file")
+            }
+            AuthorityError::NotValid { dn, why } => write!(f, "the certificate of {dn}: {why}"),
             AuthorityError::Create(error) => error.fmt(f),
         }
     }

@@ -115,6 +115,58 @@ pub fn to_pkcs12(
     Ok(Zeroizing::new(builder.build2(c_text(Some(passphrase))?)?.to_der()?))
 }
 
+/// A PKCS#12 archive (RFC 7292) of authorities to trust, without passphrase and MAC: it holds nothing secret. Each has the
+/// attribute by which Java's key stores know a certificate that is trusted; without it, they pass it over.
+pub fn to_trust_store(label: &str, authorities: &[Certificate]) -> Vec<u8> {
+    /// 1.2.840.113549.1.7.1, RFC 5652.
+    const DATA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x01];
+    const CONTENT: u8 = 0xa0;
+    const VERSION: u8 = 3;
+    let data = |content: &[u8]| {
+        let content = tlv::element(CONTENT, &[&tlv::element(tlv::OCTET_STRING, &[content])]);
+        tlv::element(tlv::SEQUENCE, &[&tlv::element(tlv::OID, &[DATA]), &content])
+    };
+    let bags: Vec<Vec<u8>> = authorities
+        .iter()
+        .enumerate()
+        .map(|(at, authority)| match at {
+            0 => trusted_bag(label, authority),
+            _ => trusted_bag(&format!("{label}-{}", at + 1), authority),
+        })
+        .collect();
+    let bags: Vec<&[u8]> = bags.iter().map(Vec::as_slice).collect();
+    let safe = tlv::element(tlv::SEQUENCE, &[&data(&tlv::element(tlv::SEQUENCE, &bags))]);
+    tlv::element(tlv::SEQUENCE, &[&tlv::element(tlv::INTEGER, &[&[VERSION]]), &data(&safe)])
+}
+
+/// A `SafeBag` with a certificate (RFC 7292, section 4.2.3), its name, and that it is trusted for any use.
+fn trusted_bag(label: &str, authority: &Certificate) -> Vec<u8> {
+    /// 1.2.840.113549.1.12.10.1.3.
+    const CERTIFICATE_BAG: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x0c, 0x0a, 0x01, 0x03];
+    /// 1.2.840.113549.1.9.22.1.
+    const X509_CERTIFICATE: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x16, 0x01];
+    /// 1.2.840.113549.1.9.20.
+    const FRIENDLY_NAME: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x14];
+    /// 2.16.840.1.113894.746875.1.1, `ORACLE_TrustedKeyUsage` of the JDK.
+    const TRUSTED_KEY_USAGE: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x86, 0xf9, 0x66, 0xad, 0xca, 0x7b, 0x01, 0x01];
+    /// 2.5.29.37.0, anyExtendedKeyUsage.
+    const ANY_USE: &[u8] = &[0x55, 0x1d, 0x25, 0x00];
+    const EXPLICIT: u8 = 0xa0;
+    const BMP_STRING: u8 = 0x1e;
+    let oid = |value: &[u8]| tlv::element(tlv::OID, &[value]);
+    let attribute =
+        |kind: &[u8], value: &[u8]| tlv::element(tlv::SEQUENCE, &[&oid(kind), &tlv::element(tlv::SET, &[value])]);
+    let certificate = tlv::element(tlv::OCTET_STRING, &[authority.der()]);
+    let certificate = tlv::element(tlv::SEQUENCE, &[&oid(X509_CERTIFICATE), &tlv::element(EXPLICIT, &[&certificate])]);
+    let name: Vec<u8> = label.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    // DER sorts the members of a set by their encoding.
+    let mut attributes =
+        [attribute(FRIENDLY_NAME, &tlv::element(BMP_STRING, &[&name])), attribute(TRUSTED_KEY_USAGE, &oid(ANY_USE))];
+    attributes.sort();
+    let attributes = tlv::element(tlv::SET, &attributes.each_ref().map(Vec::as_slice));
+    tlv::element(tlv::SEQUENCE, &[&oid(CERTIFICATE_BAG), &tlv::element(EXPLICIT, &[&certificate]), &attributes])
+}
+
 /// OpenSSL takes passphrases of archives as C strings.
 fn c_text(passphrase: Option<&Passphrase>) -> Result<&str, CreateError> {
     let text = passphrase.map_or("", Passphrase::expose);

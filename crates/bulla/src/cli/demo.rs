@@ -125,7 +125,8 @@ fn set_up(data: &Path) -> Result<(), CliError> {
         serve::write_private(&data.join(format!("{user}.password")), format!("{password}\n").as_bytes())
             .map_err(start)?;
     }
-    serve::install_server_certificate(data, &authority, DAYS - 1, now).map_err(start)?;
+    serve::install_server_certificate(data, &authority, serve::first_start::loopback_names(), DAYS - 1, now)
+        .map_err(start)?;
     serve::write_private(&data.join("tls").join("clients.pem"), &authority.root().to_pem()).map_err(start)
 }
 

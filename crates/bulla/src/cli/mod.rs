@@ -9,6 +9,7 @@ pub mod dlq;
 pub mod doctor;
 pub mod error;
 pub mod get;
+pub mod init;
 pub mod journal;
 pub mod mqsc;
 pub mod own_seal;

@@ -156,6 +156,7 @@ impl StartArgs {
 /// # Errors
 /// It did not start, or did not stop cleanly.
 pub fn run(args: &StartArgs) -> Result<(), CliError> {
+    super::init::refuse_unfinished(&args.data)?;
     mask_instructions(&args.data)?;
     super::secrecy::keep_in_memory(args.lock_memory)?;
     raise_open_files();

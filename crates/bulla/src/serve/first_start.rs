@@ -16,17 +16,17 @@ use std::path::Path;
 use std::time::SystemTime;
 
 /// The authority that signs the TLS listener's certificate where the operator brought none.
-const LOCAL: &str = "local";
+pub(crate) const LOCAL: &str = "local";
 /// Most characters of the host's name in a queue manager's: MQ's limit, less a dot and eight digits.
 const HOST_CHARS_MAX: usize = NAME_CHARS_MAX - 9;
 /// Days for which that certificate is good.
-const SERVER_DAYS: u32 = 825;
+pub(crate) const SERVER_DAYS: u32 = 825;
 /// Days for which that authority is good.
-const AUTHORITY_DAYS: u32 = 3650;
+pub(crate) const AUTHORITY_DAYS: u32 = 3650;
 
 /// A name for a queue manager that was given none: this machine's, and eight random digits, because messages are sealed
 /// for `QUEUE@NAME` and no two queue managers may open each other's by chance.
-pub(super) fn name_of_its_own(host: &CStr, random: &mut Random) -> String {
+pub(crate) fn name_of_its_own(host: &CStr, random: &mut Random) -> String {
     let host = host.to_string_lossy().to_ascii_uppercase();
     let short = host.split('.').next().unwrap_or_default();
     let short: String =
@@ -59,28 +59,34 @@ pub(super) fn make_server_certificate(data: &Path) -> Result<(), StartError> {
         let dn: Dn = "CN=Local authority,O=Bulla".parse().map_err(|error| failed(&error))?;
         Authority::create(&folder, &dn, KeySpec::Ec(Curve::P256), AUTHORITY_DAYS, now)
     };
-    install_server_certificate(data, &authority.map_err(|error| failed(&error))?, SERVER_DAYS, now)
+    install_server_certificate(data, &authority.map_err(|error| failed(&error))?, loopback_names(), SERVER_DAYS, now)
 }
 
-/// Has `authority` sign a certificate for this machine and puts it where the TLS listener looks.
+/// The names by which a machine reaches itself.
+pub(crate) fn loopback_names() -> Vec<AlternativeName> {
+    vec![
+        AlternativeName::Dns("localhost".into()),
+        AlternativeName::Ip([127, 0, 0, 1].into()),
+        AlternativeName::Ip(std::net::Ipv6Addr::LOCALHOST.into()),
+    ]
+}
+
+/// Has `authority` sign a certificate with these names and puts it where the TLS listener looks.
 pub(crate) fn install_server_certificate(
     data: &Path,
     authority: &Authority,
+    names: Vec<AlternativeName>,
     days: u32,
     now: SystemTime,
 ) -> Result<(), StartError> {
     let folder = data.join(TLS);
     let failed = |error: &dyn std::fmt::Display| file(&folder, io::Error::other(error.to_string()));
     let request = Request {
-        dn: "CN=localhost".parse().map_err(|error| failed(&error))?,
+        dn: format!("CN={}", common_name(&names)).parse().map_err(|error| failed(&error))?,
         key: KeySpec::Ec(Curve::P256),
         uses: vec![KeyUse::Handshake],
         days,
-        alternative_names: vec![
-            AlternativeName::Dns("localhost".into()),
-            AlternativeName::Ip([127, 0, 0, 1].into()),
-            AlternativeName::Ip(std::net::Ipv6Addr::LOCALHOST.into()),
-        ],
+        alternative_names: names,
         passphrase: None,
     };
     let (certificate, key) = authority.issue(&request, now).map_err(|error| failed(&error))?;
@@ -92,6 +98,18 @@ pub(crate) fn install_server_certificate(
     write_private(&folder.join("ca.pem"), &authority.root().to_pem())?;
     // Last, because its presence says that all is there.
     write_private(&folder.join("server.pem"), &chain)
+}
+
+/// The first host, as far as a common name holds it (RFC 5280, appendix A.1) and needs no escapes.
+fn common_name(names: &[AlternativeName]) -> &str {
+    const CHARS_MAX: usize = 64;
+    let plain =
+        |host: &str| host.len() <= CHARS_MAX && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    let hosts = names.iter().filter_map(|name| match name {
+        AlternativeName::Dns(host) => Some(host.as_str()),
+        _ => None,
+    });
+    hosts.into_iter().find(|host| plain(host)).unwrap_or("localhost")
 }
 
 /// Writes a file that only its owner may read.
