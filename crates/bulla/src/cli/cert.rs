@@ -740,8 +740,8 @@ mod tests {
             harness.say("create --ring orders --dn CN=orders,O=Demo --key rsa2048 --signer demo --share billing");
         assert!(said.starts_with("created orders-"), "{said}");
         let row = harness.row("list", "CN=orders");
-        assert_eq!(row[1..7], ["RSA", "2048", "2026-11-21", "2027-11-21", "YES", "valid"]);
-        assert_eq!(row[7..9], ["sign,encrypt", "billing(person),orders(own)"]);
+        assert_eq!(row[1..8], ["RSA", "2048", "112", "2026-11-21", "2027-11-21", "YES", "valid"]);
+        assert_eq!(row[8..10], ["sign,encrypt", "billing(person),orders(own)"]);
         let ring = Ring::load(&harness.dir.path().join("data/rings/orders"), None).unwrap();
         assert_eq!(ring.signing(Revocation::None, harness.now).unwrap().certificate.dn().as_str(), "CN=orders,O=Demo");
         let dn = "CN=orders,O=Demo".parse().unwrap();
@@ -758,14 +758,14 @@ mod tests {
         harness.later(1);
         let said = harness.say(&format!("revoke --signer demo {serial}"));
         assert!(said.contains("ring of billing") && said.contains("ring of orders"), "{said}");
-        assert_eq!(harness.row("list", "CN=orders")[6], "revoked");
-        assert_eq!(harness.row("list --ring billing", "CN=orders")[6], "revoked");
-        assert_eq!(harness.row("list --signer demo", "CN=orders")[6], "revoked");
+        assert_eq!(harness.row("list", "CN=orders")[7], "revoked");
+        assert_eq!(harness.row("list --ring billing", "CN=orders")[7], "revoked");
+        assert_eq!(harness.row("list --signer demo", "CN=orders")[7], "revoked");
         harness.refuse("revoke --signer demo 12ab", "no certificate with serial 12ab");
         harness.later(31);
-        assert_eq!(harness.row("list", "CN=orders")[6], "crl-stale");
+        assert_eq!(harness.row("list", "CN=orders")[7], "crl-stale");
         harness.say("revoke --signer demo --crl-days 90");
-        assert_eq!(harness.row("list", "CN=orders")[6], "revoked");
+        assert_eq!(harness.row("list", "CN=orders")[7], "revoked");
     }
 
     #[test]
@@ -773,7 +773,7 @@ mod tests {
         let mut harness = founded();
         harness.say("create --ring orders --dn CN=orders --key p256 --signer demo --days 10");
         harness.later(10);
-        assert_eq!(harness.row("list", "CN=orders")[6], "expired");
+        assert_eq!(harness.row("list", "CN=orders")[7], "expired");
         let json: Value = serde_json::from_str(&harness.say("list --ring orders --json")).unwrap();
         let row = json.as_array().unwrap().iter().find(|row| row["dn"] == "CN=orders").unwrap();
         assert_eq!(
@@ -883,11 +883,11 @@ mod tests {
         let harness = founded();
         harness.say("create --ring a --dn CN=a --key p256 --signer demo --label a");
         assert_eq!(harness.say("set --ring a"), "the ring of a has REVOCATION(IFPRESENT)\n");
-        assert_eq!(harness.row("list --ring a", "a(own)")[6], "valid");
+        assert_eq!(harness.row("list --ring a", "a(own)")[7], "valid");
         fs::remove_file(harness.path("data/rings/a/crl/demo.pem")).unwrap();
-        assert_eq!(harness.row("list --ring a", "a(own)")[6], "valid");
+        assert_eq!(harness.row("list --ring a", "a(own)")[7], "valid");
         assert_eq!(harness.say("set --ring a --revocation required"), "the ring of a has REVOCATION(REQUIRED)\n");
-        assert_eq!(harness.row("list --ring a", "a(own)")[6], "crl-missing");
+        assert_eq!(harness.row("list --ring a", "a(own)")[7], "crl-missing");
         harness.refuse("set --ring a --revocation always", "REVOCATION has no value always");
         fs::write(harness.path("data/rings/a/revocation"), "perhaps").unwrap();
         harness.refuse("list --ring a", "none of the words NONE, IFPRESENT and REQUIRED");
@@ -922,7 +922,7 @@ mod tests {
         let der = harness.path("a.der");
         harness.say(&format!("export a --ring a --format der --out {der}"));
         harness.say(&format!("import {der} --ring c --label a"));
-        assert_eq!(harness.row("list --ring c", "CN=a")[5], "NO");
+        assert_eq!(harness.row("list --ring c", "CN=a")[6], "NO");
         harness.refuse("export a --ring c --private", "has no private key");
         harness.refuse(&format!("export a --ring a --format der --out {der}"), "File exists");
     }
@@ -938,7 +938,7 @@ mod tests {
         harness.refuse("create --ring a --dn CN=a --signer issuing", "--signer-passphrase-file");
         harness
             .say(&format!("create --ring a --dn CN=a --key p256 --signer issuing --signer-passphrase-file {secret}"));
-        assert_eq!(harness.row("list --ring a", "a(own)")[6..], ["valid", "sign,encrypt", "a(own)", "CN=a"]);
+        assert_eq!(harness.row("list --ring a", "a(own)")[7..], ["valid", "sign,encrypt", "a(own)", "CN=a"]);
         harness.refuse("create --ca issuing --dn CN=Issuing", "there is an authority at");
     }
 
