@@ -28,7 +28,7 @@ const EXAMPLES: [(Client, &str, &str); 6] = [
     (Client::Bulla, "bulla", include_str!("clients/bulla.sh")),
     (Client::Proton, "Python: python-qpid-proton", include_str!("clients/proton.sh")),
     (Client::Jms, "Java: Qpid JMS", include_str!("clients/jms.sh")),
-    (Client::Dotnet, ".NET: AMQPNetLite", include_str!("clients/dotnet.sh")),
+    (Client::Dotnet, ".NET: AMQPNetLite (not run by the tests)", include_str!("clients/dotnet.sh")),
     (Client::Rhea, "Node.js: rhea", include_str!("clients/rhea.sh")),
     (Client::Go, "Go: go-amqp", include_str!("clients/go.sh")),
 ];
