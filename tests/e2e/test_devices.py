@@ -10,6 +10,7 @@ from proton import Message
 
 from manager import ERROR_QUEUE, shown_rows, wait_until
 from people import People
+from proton_driver import Refused
 from sites import CONFIDENTIALITY, INTEGRITY, PAYLOAD, PRIVACY, QUALITIES, Site, clear
 
 # How many messages each step of the life of a device must let through before the next one comes.
@@ -204,6 +205,20 @@ def test_without_a_device_for_its_key_a_message_waits_and_is_not_lost(site):
     qm.mqsc("START DEVICE(CPU)\nSTART DEVICE(ACCEL1)\nSTOP DEVICE(SLOW)\nDELETE DEVICE(SLOW)")
     stream.goes_on("START DEVICE(CPU)")
     stream.end()
+
+
+def test_what_a_device_may_do_holds_at_once(site):
+    queue = site.queue(INTEGRITY)
+    site.orders.put(queue, clear())
+    checks = "OPERATIONS(VERIFY, WRAP, UNWRAP)"
+    site.qm.mqsc(f"ALTER DEVICE(CPU) {checks}\nALTER DEVICE(ACCEL1) {checks}")
+    try:
+        with pytest.raises(Refused, match="no device may do RSA-SIGN"):
+            site.orders.put(queue, clear())
+    finally:
+        site.qm.mqsc("ALTER DEVICE(CPU) OPERATIONS(ALL)\nALTER DEVICE(ACCEL1) OPERATIONS(ALL)")
+    site.orders.put(queue, clear())
+    assert len(site.raw(queue)) == 2
 
 
 def test_modelled_devices_say_that_they_are(site):
