@@ -48,12 +48,19 @@ pub(super) struct Administrator<'a> {
     manager: &'a Arc<Manager>,
     threads: &'a Threads,
     state: Hold<'a>,
+    /// Whether the log has a line for each change.
+    is_logged: bool,
 }
 
 impl<'a> Administrator<'a> {
     pub(super) fn new(threads: &'a Threads) -> Self {
         let manager = &threads.manager;
-        Self { manager, threads, state: Hold(Some(manager.lock())) }
+        Self { manager, threads, state: Hold(Some(manager.lock())), is_logged: true }
+    }
+
+    /// For a user with a right and no role, who could fill the log: its changes are in the audit log alone.
+    pub(super) fn unlogged(self) -> Self {
+        Self { is_logged: false, ..self }
     }
 
     /// Lets go of the queues for something that needs none of them: others go on meanwhile.
@@ -458,7 +465,9 @@ impl Administered for Administrator<'_> {
         synced.map_err(|error| (last, failed(error)))?;
         warnings.extend(self.follow_devices(&changes));
         for change in &changes {
-            crate::note!("{}", told(change));
+            if self.is_logged {
+                crate::note!("{}", told(change));
+            }
         }
         self.manager.ring_all();
         // Rings are read, and unlocked, while others go on.

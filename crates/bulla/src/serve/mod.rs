@@ -601,8 +601,10 @@ fn carried_out(threads: &Threads, peer: admin::Peer, text: &str) -> Vec<mqsc::Re
 }
 
 fn overseen(threads: &Threads, mut overseer: Overseer<'_>, shown_bytes_max: usize, text: &str) -> Vec<mqsc::Reply> {
+    let is_logged = !overseer.is_for_holder();
     let mut replies = mqsc::execute_overseen(text, &mut overseer, shown_bytes_max, |command| {
-        command(&mut Administrator::new(threads))
+        let administrator = Administrator::new(threads);
+        command(&mut if is_logged { administrator } else { administrator.unlogged() })
     });
     overseer.finish(&mut replies);
     replies

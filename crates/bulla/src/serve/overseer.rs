@@ -62,6 +62,11 @@ impl<'a> Overseer<'a> {
         Self::of(manager, Caller::Holder, Who::Connection { user, address })
     }
 
+    /// Whether the commands are those of a user with a right and no role.
+    pub(super) fn is_for_holder(&self) -> bool {
+        matches!(self.caller, Caller::Holder)
+    }
+
     fn of(manager: &'a Manager, caller: Caller, who: Who) -> Self {
         Self { manager, caller, who, written: Vec::new(), results: Vec::new(), is_stranger: false }
     }
