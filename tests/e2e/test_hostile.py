@@ -95,7 +95,7 @@ def test_each_right_and_each_role_has_a_loop(qm):
 @pytest.fixture(scope="module")
 def inside(managers):
     """Another queue manager, with a user for each loop."""
-    manager = managers("inside", options=["--memory", MEMORY_MIB], grants=GRANTS)
+    manager = managers("inside", options=["--memory", MEMORY_MIB, "--http", "127.0.0.1:0"], grants=GRANTS)
     manager.add_user("honest")
     rights.prepare(manager)
     yield manager

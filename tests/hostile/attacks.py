@@ -427,14 +427,15 @@ def http_renegotiation(target, pace):
     quiet = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     asks = b"R\n"
     while not pace.pause(0.02):
-        with subprocess.Popen(command, **quiet) as client:
+        # Its end may come while it is written to.
+        with suppress(OSError), subprocess.Popen(command, bufsize=0, **quiet) as client:
             target.tally.connections += 1
-            with suppress(OSError):
+            try:
                 while client.poll() is None and not pace.wait(0.05):
                     client.stdin.write(asks)
-                    client.stdin.flush()
                     target.tally.bytes_sent += len(asks)
-            client.kill()
+            finally:
+                client.kill()
 
 
 def http_garbage(target, pace):

@@ -6,6 +6,7 @@ them, and `test_hostile.py` runs each for a moment, and compares the table with 
 
     rights.py NAME INSIDER     that loop, as fast as it can, until standard input ends"""
 
+import base64
 import itertools
 import json
 import re
@@ -55,7 +56,7 @@ DEFINE QLOCAL(RIGHTS.DEEP) MAXDEPTH(1000000); DEFINE QLOCAL(RIGHTS.EMPTY)
 DEFINE QLOCAL(RIGHTS.BACKED) BACKOUT(MOVE) BOTHRESH(1000000) BOQNAME(RIGHTS.EMPTY); DEFINE QLOCAL(RIGHTS.UNITS)
 DEFINE QLOCAL(RIGHTS.HELD); DEFINE QLOCAL(RIGHTS.SEALED) MAXDEPTH(5000) FULL(REJECT); DEFINE QLOCAL(RIGHTS.OTHERS)
 DEFINE QLOCAL(RIGHTS.PUBLISHED) MAXDEPTH(5000) FULL(REJECT)
-DEFINE QLOCAL(RIGHTS.CHECKED); DEFINE QLOCAL(RIGHTS.XMIT) USAGE(XMITQ)
+DEFINE QLOCAL(RIGHTS.SET); DEFINE QLOCAL(RIGHTS.CHECKED); DEFINE QLOCAL(RIGHTS.XMIT) USAGE(XMITQ)
 DEFINE QMODEL(RIGHTS.MODEL) DEFTYPE(PERMDYN)
 DEFINE CHANNEL(RIGHTS.SERVER) CHLTYPE(SVR) XMITQ(RIGHTS.XMIT) MCAUSER('start-a-channel')
 DEFINE TOPIC(RIGHTS.TOPIC) TOPICSTR('rights')
@@ -583,6 +584,24 @@ def subscribe_for_good(insider, pace):
     again_and_again(insider, pace, link_rounds(pace, attach))
 
 
+def inhibit_and_allow(insider, pace):
+    """Changes a queue by HTTP, there and back: each change is kept, and audited."""
+    proof = base64.b64encode(f"{insider.user}:{insider.password}".encode()).decode()
+    path = "/ibmmq/rest/v2/admin/qmgr/BULLA/queue/RIGHTS.SET"
+    asked = b""
+    for inhibited in ("true", "false"):
+        body = f'{{"general": {{"inhibitPut": {inhibited}}}}}'
+        head = [f"PATCH {path} HTTP/1.1", "Host: localhost", "ibm-mq-rest-csrf-token: ", f"Authorization: Basic {proof}"]
+        head += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        asked += "\r\n".join([*head, "", body]).encode()
+    with ExitStack() as stack:
+        peers = Peers(insider, stack, 2, b"", port=insider.http_port)
+        while not pace.pause(0.02):
+            for peer in peers.all():
+                peers.send(peer, asked)
+            peers.listen(PATIENCE)
+
+
 # Roles
 
 
@@ -677,6 +696,7 @@ LOOPS = [
     Loop("DSP", make_permanent_queues, queue("RIGHTS.MODEL", "GET, DSP")),
     # DLT deletes on closing, which takes a link.
     Loop("DLT", delete_what_is_not_empty, queue("RIGHTS.DYNAMIC", "GET, DLT")),
+    Loop("SET", inhibit_and_allow, queue("RIGHTS.SET", "SET")),
     Loop("CTRL", start_a_channel, (("CHANNEL", "RIGHTS.SERVER", "CTRL"),)),
     Loop("PUB", publish_to_many, (("TOPIC", "RIGHTS.TOPIC", "PUB"),)),
     Loop("SUB", subscribe_and_leave, (("TOPIC", "RIGHTS.TOPIC", "SUB"),)),
@@ -716,8 +736,7 @@ def insider(manager, user, reasons=None):
     ports, password = manager.ports, manager.passwords[user]
     queues = {"queue": "", "full_queue": "", "user": user}
     ways = {"port": ports["amqp"], "tls_port": ports["amqps"], "ca": str(manager.ca), "admin": str(manager.data)}
-    # They come by AMQP alone.
-    ways |= {"http_port": 0, "https_port": 0}
+    ways |= {"http_port": manager.port("http"), "https_port": 0}
     return Insider(**ways, **queues, password=password, reasons=reasons)
 
 
