@@ -256,7 +256,7 @@ def test_what_refuses_a_put_or_hides_a_message_is_found_with_its_cause_and_its_c
     mended(row, command)
     assert row["details"] and row["looks_at"]
     if user is not None:
-        # Where nobody in particular is asked about, it is one user's business.
+        # Without --user it may be the business of one user alone.
         everyone = doctor(site, queue)
         assert the(everyone, check, cause)["condition"] in ("WARNING", "BROKEN")
 

@@ -1,4 +1,4 @@
-"""A queue's attributes over HTTP: who is shown them, who changes which, and what nobody learns without the right."""
+"""A queue's attributes over HTTP: who is shown them, who changes which, and what no user learns without the right."""
 
 import json
 import re

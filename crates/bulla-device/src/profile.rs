@@ -94,8 +94,8 @@ const FORMS: [(&str, Form); 7] = [
 const RSA_BITS: [u32; 4] = [1024, 2048, 3072, 4096];
 const EC_BITS: [u32; 5] = [192, 224, 256, 384, 521];
 
-/// Published transactions a second with integrity and 2 KB: one requester and one server, so that nothing is done at the
-/// same time as something else, and each transaction has two messages that are signed and checked.
+/// Published transactions a second with integrity and 2 KB: one requester and one server, so that nothing is done at
+/// the same time as something else, and each transaction has two messages that are signed and checked.
 const TRANSACTIONS: Transactions = Transactions { rsa1024: 1342, rsa4096: 122, p192: 804, p521: 149 };
 
 struct Transactions {

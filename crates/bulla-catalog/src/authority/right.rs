@@ -58,8 +58,8 @@ pub enum Right {
     Connect = 1,
     /// ALTUSR, on the queue manager: to sign in as oneself and act as another user.
     AlternateUser = 1 << 1,
-    /// INQ, on a queue: to be told its attributes over HTTP, and over AMQP its policy and the destination that a seal is
-    /// bound to.
+    /// INQ, on a queue: to be told its attributes over HTTP, and over AMQP its policy and the destination that a seal
+    /// is bound to.
     Inquire = 1 << 2,
     /// PUT, on a queue.
     Put = 1 << 3,

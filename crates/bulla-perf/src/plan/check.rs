@@ -337,8 +337,8 @@ fn trials(profile: &Profile) -> Vec<Trial> {
     trials
 }
 
-/// The trading workload over HTTPS. Cards that are only modelled are left out: their arithmetic would take the cores from
-/// which a real card would keep away.
+/// The trading workload over HTTPS. Cards that are only modelled are left out: their arithmetic would take the cores
+/// from which a real card would keep away.
 fn https(keys: &[&str]) -> Vec<Trial> {
     let trial = |key: &str, version: Version, requests, resumed, devices: &str| Trial {
         workload: Workload::Https,

@@ -45,8 +45,8 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// What a configuration most likely means: with requests of a connection HTTPS; with one message in flight and no rate to hold a request and its reply,
-    /// otherwise a stream.
+    /// What a configuration most likely means: HTTPS where it has requests of a connection; a request and its reply
+    /// where one message is in flight and no rate is to be held; otherwise a stream.
     #[must_use]
     pub fn of(configuration: &Configuration) -> Self {
         if configuration.requests > 0 {

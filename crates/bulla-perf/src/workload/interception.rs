@@ -1,5 +1,5 @@
-//! Streams as studies of interception have them: through a channel that seals, or through one queue manager whose getter
-//! is slow, whose queues are short, whose memory is small, or whose receivers take short messages alone.
+//! Streams as studies of interception have them: through a channel that seals, or through one queue manager whose
+//! getter is slow, whose queues are short, whose memory is small, or whose receivers take short messages alone.
 
 use super::clerk::Clerk;
 use super::crossing::Crossings;
@@ -13,7 +13,8 @@ use crate::run::options::Common;
 use crate::run::{self, Taken, Workload};
 use crate::site::Settings;
 
-/// Takes samples of these streams: what a rate comes to is what is looked for, and no goal. Always with queue managers of our own.
+/// Takes samples of these streams: what a rate comes to is what is looked for, and no goal. Always
+/// with queue managers of our own.
 ///
 /// # Errors
 /// As [`run::take`].

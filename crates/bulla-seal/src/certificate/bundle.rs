@@ -115,8 +115,8 @@ pub fn to_pkcs12(
     Ok(Zeroizing::new(builder.build2(c_text(Some(passphrase))?)?.to_der()?))
 }
 
-/// A PKCS#12 archive (RFC 7292) of authorities to trust, without passphrase and MAC: it holds nothing secret. Each has the
-/// attribute by which Java's key stores know a certificate that is trusted; without it, they pass it over.
+/// A PKCS#12 archive (RFC 7292) of authorities to trust, without passphrase and MAC: it holds nothing secret. Each
+/// has the attribute by which Java's key stores know a certificate that is trusted; without it, they pass it over.
 pub fn to_trust_store(label: &str, authorities: &[Certificate]) -> Vec<u8> {
     /// 1.2.840.113549.1.7.1, RFC 5652.
     const DATA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x01];

@@ -1,5 +1,5 @@
-//! The data directory: who can read what, disk, clock, and whether rings and the listener's key can be used. It takes no
-//! running queue manager.
+//! The data directory: who can read what, disk, clock, and whether rings and the listener's key can be used. It takes
+//! no running queue manager.
 
 use super::{dates, mend};
 use crate::audit_log;

@@ -97,7 +97,7 @@ fn rings(doctor: &mut Doctor<'_>, view: &View<'_>) {
     }
 }
 
-/// The names of the policy: in no ring here a good certificate of one, nobody seals or opens.
+/// The names in the policy. Where no ring here has a good certificate of one, no message is sealed or opened for it.
 fn names(doctor: &mut Doctor<'_>, view: &View<'_>) {
     for name in &view.findings.names {
         let check = if name.signs { &SIGNER } else { &RECIPIENT };

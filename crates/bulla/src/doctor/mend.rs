@@ -27,7 +27,7 @@ pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// The authority of the data directory that certificates are signed by: the only one that its administrator has founded.
+/// The authority of the data directory that certificates are signed by: the only one beside `local`.
 pub(super) fn authority(data: &Path) -> String {
     let entries = std::fs::read_dir(data.join(AUTHORITIES)).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

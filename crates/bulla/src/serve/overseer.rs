@@ -277,7 +277,7 @@ mod tests {
         for proposed in ["ENCALG(AES256CBC) WEAK(YES) RECIP('CN=b')", "SIGNALG(SHA256)", "MESSAGES(5) KEYWRAP(PKCS1)"] {
             assert_eq!(needs(&format!("CHECK POLICY(ORDERS) {proposed}")), Some(Role::All), "{proposed}");
         }
-        // Whoever may only look does not learn of users, rings and files, and has no key used.
+        // An administrator who may only look learns nothing of users, rings and files, and no key is used for it.
         let looks = format!("ALTER ADMIN(OPERATORS) OSUSER('{OPERATOR}') ROLE(LOOK)");
         assert!(matches!(admin::request(data.path(), &looks).unwrap()[0].outcome, Outcome::Done { .. }));
         for check in

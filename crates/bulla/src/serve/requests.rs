@@ -90,8 +90,8 @@ impl Client<'_> {
         Ok(Response::new(200).with("content-type", METRICS).with("cache-control", NO_STORE).body(text))
     }
 
-    /// Whether the client has a right on a name as it is opened. It is asked before the name is looked up, and a refusal
-    /// says nothing of whether there is such a queue.
+    /// Whether the client has a right on a name as it is opened. It is asked before the name is looked up, and a
+    /// refusal says nothing of whether there is such a queue.
     fn check(&self, right: Right, name: &str) -> Result<(), Refused> {
         let manager = &self.threads.manager;
         let checked = manager.lock().check(Who::of_message(self.user, None), right, name);

@@ -58,7 +58,7 @@ impl Device {
             for operation in Operation::ALL {
                 let of = keys[key as usize];
                 times[place_of(key, operation)] = spec.times(of, operation);
-                // One key is of one shape, whoever asks; and so are RSA's operations of each half of it.
+                // All jobs with one key are of one shape, and so are RSA's operations of each half of it.
                 let same = if keys[0] == keys[1] { Key::Listener } else { key };
                 let first = match (of.starts_with("rsa"), operation) {
                     (true, Operation::Unwrap) => Operation::Sign,

@@ -108,7 +108,7 @@ fn the_example_is_a_queue_manager_whose_users_can_seal_and_open() {
     let orders = Ring::load(&data.join("rings/orders"), None).unwrap();
     orders.signing(Revocation::IfPresent, site.now).unwrap();
     orders.recipient(&policy.recipients[0], Usage::KeyTransport, Revocation::IfPresent, site.now).unwrap();
-    // Who does not put needs nobody's certificate.
+    // A user who does not put needs no certificates of others.
     assert!(Ring::load(&data.join("rings/billing"), None).unwrap().people().is_empty());
     let users = Users::open(&data).unwrap();
     for user in ["admin", "billing", "orders"] {

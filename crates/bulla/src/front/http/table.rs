@@ -53,7 +53,7 @@ pub(super) struct Operation {
 pub(super) enum Asker {
     /// Everyone: there is no sign-in.
     Everyone,
-    /// Whoever may use the queue manager, and has the right that it takes.
+    /// Every user who may use the queue manager and has the right that it takes.
     Client,
     /// A user with a role.
     Administrator,
