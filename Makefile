@@ -35,7 +35,7 @@ JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 
 .PHONY: run islands build test simulate past-defects interop check sbom bench timing measure hostile \
-    hostile-rights lanes fuzz clients packages test-packages
+    hostile-rights lanes fuzz clients prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
 run: build
@@ -46,38 +46,38 @@ islands: build
 	    echo "== $$island"; samples/islands/run $$island || exit 1; \
 	done
 
-build: packages lanes
+build: prerequisites lanes
 	cargo build --release -p bulla
 	@tools/symbols.sh $(BULLA)
 
-check: test-packages
+check: test-prerequisites
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo test --release --workspace --lib --bins
 	tools/components.py check
 
-test: test-packages build clients
+test: test-prerequisites build clients
 	cargo test --release --workspace
 	@tools/symbols.sh $(BULLA)
 	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/e2e
 
-simulate: test-packages
+simulate: test-prerequisites
 	$(if $(BULLA_SEED),,BULLA_SECONDS=$(SECONDS)) cargo test --release -p bulla --lib -- --nocapture \
 	    simulation::whatever_happens
 
-past-defects: test-packages
+past-defects: test-prerequisites
 	tests/past-defects/find.py
 
-sbom: packages
+sbom: prerequisites
 	tools/components.py sbom $(TARGET)/release/bulla.cdx.json
 
 interop: build $(VENV)
 	python3 tests/interop/run.py $(SUITES)
 
-bench: packages lanes
+bench: prerequisites lanes
 	cargo bench --workspace --bench '*'
 
-timing: packages lanes
+timing: prerequisites lanes
 	cargo bench -p bulla-device --bench timing
 	cargo bench -p bulla-seal --bench timing
 	cargo bench -p bulla --bench clock
@@ -92,10 +92,10 @@ hostile: build clients
 hostile-rights: build clients
 	$(PYTHON) tests/hostile/hostile.py --rights
 
-lanes: packages
+lanes: prerequisites
 	@tools/lanes.sh $(TARGET)/release/libbulla_lanes.so
 
-fuzz: packages
+fuzz: prerequisites
 	cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
 	cargo +nightly --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal
 	for target in $$(cargo +nightly fuzz list); do \
@@ -103,31 +103,31 @@ fuzz: packages
 	done
 
 # What a fresh machine may lack for the program and, besides, for the tests; says what where it can't be installed.
-packages:
-	@tests/packages.sh build
+prerequisites:
+	@tests/prerequisites.sh build
 
-test-packages: packages
-	@tests/packages.sh test
+test-prerequisites: prerequisites
+	@tests/prerequisites.sh test
 
 clients: $(VENV) $(RHEA) $(GO_AMQP) $(JMS) $(BOUNCYCASTLE)
 
 # The client library is built from source once and kept as a wheel by pip.
-$(VENV): tests/requirements.txt | test-packages
+$(VENV): tests/requirements.txt | test-prerequisites
 	python3 -m venv --clear .cache/venv
 	$(RETRY) $(PYTHON) -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 	touch $@
 
-$(RHEA): $(CLIENTS)/rhea/package-lock.json | test-packages
+$(RHEA): $(CLIENTS)/rhea/package-lock.json | test-prerequisites
 	cd $(CLIENTS)/rhea && $(RETRY) npm ci --no-audit --no-fund --loglevel=error
 	touch $@
 
-$(GO_AMQP): $(CLIENTS)/go-amqp/main.go $(CLIENTS)/go-amqp/go.mod $(CLIENTS)/go-amqp/go.sum | test-packages
+$(GO_AMQP): $(CLIENTS)/go-amqp/main.go $(CLIENTS)/go-amqp/go.mod $(CLIENTS)/go-amqp/go.sum | test-prerequisites
 	cd $(CLIENTS)/go-amqp && $(RETRY) go build -o $(abspath $@) .
 
-$(JMS): $(CLIENTS)/jms/pom.xml $(wildcard $(CLIENTS)/jms/src/main/java/*.java) | test-packages
+$(JMS): $(CLIENTS)/jms/pom.xml $(wildcard $(CLIENTS)/jms/src/main/java/*.java) | test-prerequisites
 	cd $(CLIENTS)/jms && $(RETRY) mvn --quiet --batch-mode package
 	touch $@
 
-$(BOUNCYCASTLE): $(CLIENTS)/bouncycastle/pom.xml | packages
+$(BOUNCYCASTLE): $(CLIENTS)/bouncycastle/pom.xml | prerequisites
 	cd $(CLIENTS)/bouncycastle && mvn --quiet --batch-mode package
 	touch $@

@@ -83,7 +83,7 @@ impl Files {
     }
 }
 
-/// Whether the installed program reads authenticated attributes under the right tag; `tests/packages.sh` says where
+/// Whether the installed program reads authenticated attributes under the right tag; `tests/prerequisites.sh` says where
 /// not.
 fn program_opens_confidential() -> bool {
     static OPENS: OnceLock<bool> = OnceLock::new();

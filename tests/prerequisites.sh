@@ -2,8 +2,8 @@
 # Makes sure that what build and tests need beside the Rust toolchain is there. Each thing is asked for by trying what it is
 # needed for, and not by its name or version. Installs what is missing where it may, says what to do elsewhere, and tries again.
 #
-#   tests/packages.sh build     what `make build` needs
-#   tests/packages.sh test      what `make test` needs besides
+#   tests/prerequisites.sh build     what `make build` needs
+#   tests/prerequisites.sh test      what `make test` needs besides
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -76,7 +76,7 @@ case ${1:-test} in
         )
         ;;
     *)
-        echo "usage: tests/packages.sh build|test" >&2
+        echo "usage: tests/prerequisites.sh build|test" >&2
         exit 2
         ;;
 esac
