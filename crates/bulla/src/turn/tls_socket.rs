@@ -167,6 +167,9 @@ impl TlsSocket {
                     aside.end(self.stream.ssl());
                 }
                 self.is_tls13 = self.stream.ssl().version_str() == "TLSv1.3";
+                if self.is_tls13 && self.stream.ssl().is_server() {
+                    self.acknowledge();
+                }
                 self.resets.certificate = fingerprint(self.stream.ssl())?;
                 self.resets.peer.seen = self.resets_by_peer();
                 Ok(Moved::Bytes(0))
@@ -174,6 +177,13 @@ impl TlsSocket {
             Err(error) if Aside::is_set_aside(error.code()) => Ok(Moved::Blocked),
             Err(error) => self.outcome(error),
         }
+    }
+
+    /// Has the system acknowledge at once what the client sent last. With TLS 1.3 nothing goes back to it that would do
+    /// so, and a client that gathers small pieces (RFC 896) holds its first request back until then: the system would
+    /// wait 40 ms for an answer to send along.
+    fn acknowledge(&self) {
+        let _ = rustix::net::sockopt::set_tcp_quickack(&self.stream.get_ref().tcp, true);
     }
 
     /// Lets devices do the handshake's private-key operation; to be called before it begins. The caller gives each

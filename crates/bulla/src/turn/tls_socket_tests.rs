@@ -340,3 +340,20 @@ fn a_connection_that_ends_while_its_signature_is_made_leaves_nothing_behind() {
         assert!(question.key.private().is_some());
     }
 }
+
+#[test]
+fn a_server_acknowledges_the_end_of_a_tls13_handshake_at_once() {
+    let mut run = Run::new("ANY_TLS13", [0, 0]);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while run.ends.iter().any(|end| end.socket.established().is_none()) {
+        assert!(Instant::now() < deadline, "{}", run.state());
+        for end in &mut run.ends {
+            end.readable = true;
+            end.turn().unwrap();
+        }
+    }
+    let [client, server] = &mut run.ends;
+    let at_once = |end: &mut End| rustix::net::sockopt::tcp_quickack(end.socket.tcp()).unwrap();
+    // The client's is what the system does by itself: it waits for something to send along.
+    assert!(at_once(server) && !at_once(client));
+}
