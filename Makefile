@@ -11,6 +11,8 @@
 # timing  whether the time of a failure tells what failed: unwraps, messages, messages through the socket
 # hostile ten minutes of clients that mean it no good; HOSTILE_SECONDS for another time; then hostile-rights
 # hostile-rights five minutes of users with one right each, who do with it what costs others most
+# packages what is installed elsewhere: a tarball and a Debian package, under target/packages; docs/operating/install.md
+# test-packages installs, starts, upgrades and removes them in fresh Debian systems; as root, with debootstrap
 # lanes   the library that accelerators open; part of build, and skipped where it can't be had
 # fuzz    each fuzz target for FUZZ_SECONDS
 #
@@ -35,7 +37,7 @@ JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 
 .PHONY: run islands build test simulate past-defects interop check sbom bench timing measure hostile \
-    hostile-rights lanes fuzz clients prerequisites test-prerequisites
+    hostile-rights lanes fuzz clients packages test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
 run: build
@@ -91,6 +93,12 @@ hostile: build clients
 
 hostile-rights: build clients
 	$(PYTHON) tests/hostile/hostile.py --rights
+
+packages: build
+	tools/packages.sh $(BULLA) $(TARGET)/packages
+
+test-packages: packages
+	tests/install/run.sh $(TARGET)/packages
 
 lanes: prerequisites
 	@tools/lanes.sh $(TARGET)/release/libbulla_lanes.so

@@ -35,7 +35,7 @@ pub mod scheduler;
 pub mod tls;
 mod work;
 
-pub use accelerator::{Accelerator, LIBRARY_FILE, LaneEngine, Processor};
+pub use accelerator::{Accelerator, LIBRARY_FILE, LaneEngine, Processor, library_of};
 #[doc(hidden)]
 pub use accelerator::{BareEcdsa, BareRsa, Stage, Tamper};
 pub use clock::{ThreadClock, TickScale, thread_clock_cost_ns, thread_cpu_ns, ticks};

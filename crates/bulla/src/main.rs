@@ -3,7 +3,7 @@
 use bulla::cli::perf::{PerfArgs, PlanArgs};
 use bulla::cli::{self, CliError};
 use bulla::log_lines::{self, Format, Level};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -47,6 +47,8 @@ enum Command {
     Plan(Words),
     Journal(cli::journal::JournalArgs),
     Audit(cli::audit::AuditArgs),
+    Completions(cli::completions::CompletionsArgs),
+    Manual(cli::manual::ManualArgs),
     /// Loads a PKCS#11 module for the process that starts this one.
     #[command(hide = true)]
     TokenHelper,
@@ -79,6 +81,19 @@ fn parsed<T: Parser>(name: &str, Words { words }: Words) -> T {
     T::parse_from(std::iter::once(OsString::from(name)).chain(words))
 }
 
+/// The whole command line, with the options of the commands that have a parser of their own.
+fn whole() -> clap::Command {
+    let own = |name: &'static str, command: clap::Command| {
+        move |short: clap::Command| {
+            let about = short.get_about().cloned().unwrap_or_default();
+            command.name(name).about(about)
+        }
+    };
+    Bulla::command()
+        .mut_subcommand("perf", own("perf", Perf::command()))
+        .mut_subcommand("plan", own("plan", Plan::command()))
+}
+
 fn main() -> ExitCode {
     let Bulla { allow_dumps, command } = Bulla::parse();
     match &command {
@@ -106,6 +121,8 @@ fn main() -> ExitCode {
         Command::Plan(words) => cli::perf::plan(&parsed::<Plan>("bulla plan", words).args),
         Command::Journal(args) => cli::journal::run(&args),
         Command::Audit(args) => cli::audit::run(&args),
+        Command::Completions(args) => cli::completions::run(&args, whole()),
+        Command::Manual(args) => cli::manual::run(&args, whole()),
         Command::TokenHelper => cli::token_helper::run(),
     };
     match result {

@@ -70,8 +70,20 @@ use crate::padding;
 use crate::random::random_bytes;
 use crate::work::{Finished, Form, Job, Output, Shape, Work};
 
-/// The name of the shared object, which lies beside the program.
+/// The name of the shared object.
 pub const LIBRARY_FILE: &str = "libbulla_lanes.so";
+/// Where packages put it, from the folder above the program's.
+const LIBRARY_FOLDER: &str = "lib/bulla";
+
+/// Where the shared object of this program is: beside it as it was built, in `../lib/bulla` as it was installed.
+pub fn library_of(program: &Path) -> PathBuf {
+    let beside = program.with_file_name(LIBRARY_FILE);
+    let installed = program.ancestors().nth(2).map(|prefix| prefix.join(LIBRARY_FOLDER).join(LIBRARY_FILE));
+    match installed {
+        Some(installed) if !beside.exists() && installed.exists() => installed,
+        _ => beside,
+    }
+}
 
 /// What the processor can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -280,9 +280,9 @@ fn this_machine(host: &dyn Host, teller: &Teller) -> Result<Profile> {
     Ok(profile)
 }
 
-/// The library that accelerators open lies beside the program, where this processor can use it.
+/// The library that accelerators open, where this processor can use it.
 fn lanes(program: &Path) -> Option<PathBuf> {
-    let path = program.with_file_name(bulla_device::LIBRARY_FILE);
+    let path = bulla_device::library_of(program);
     bulla_device::Accelerator::open("ACCELERATOR", &path).is_ok().then_some(path)
 }
 

@@ -3,6 +3,7 @@
 
 pub mod audit;
 pub mod cert;
+pub mod completions;
 pub mod connection;
 pub mod demo;
 pub mod dlq;
@@ -11,6 +12,7 @@ pub mod error;
 pub mod get;
 pub mod init;
 pub mod journal;
+pub mod manual;
 pub mod mqsc;
 pub mod own_seal;
 pub mod perf;
@@ -19,6 +21,7 @@ pub mod put;
 pub mod report;
 pub mod seal;
 pub mod secrecy;
+mod service_manager;
 pub mod start;
 pub mod token;
 pub mod token_helper;

@@ -1,6 +1,6 @@
 //! `bulla start`: the queue manager in the foreground.
 
-use super::{CliError, EXIT_START};
+use super::{CliError, EXIT_START, service_manager};
 use crate::catalog::Definitions;
 use crate::catalog::names::{NAME_RULE, is_name};
 use crate::catalog::objects::device::CPU;
@@ -54,7 +54,7 @@ pub struct StartArgs {
     /// What it writes to the log.
     #[command(flatten)]
     pub lines: LogArgs,
-    /// The shared object with the code of accelerators; beside the program unless given
+    /// The shared object with the code of accelerators; beside the program, or in ../lib/bulla, unless given
     #[arg(long, value_name = "FILE")]
     pub lanes: Option<PathBuf>,
     /// A PKCS#11 module that DEFINE DEVICE may name, or a directory of them, besides the system's libraries; may be
@@ -185,6 +185,7 @@ fn stop_when_stdin_closes(manager: Arc<Manager>) -> Result<(), CliError> {
         // What is written there means nothing, and what can't be read has ended, too.
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         crate::note!("standard input has ended: stopping");
+        service_manager::stopping();
         manager.stop();
     };
     let thread = std::thread::Builder::new().name("stdin".into()).spawn(read);
@@ -248,11 +249,13 @@ pub(crate) fn serve_until_signalled(
             role::begin(Role::Administration);
             if signals.forever().next().is_some() {
                 crate::note!("stopping");
+                service_manager::stopping();
                 manager.stop();
             }
         })
         .map_err(|error| CliError::failed(error.to_string()))?;
     started(&running)?;
+    service_manager::ready(&running.manager().name);
     running.wait().map_err(|error| CliError::failed(error.to_string()))
 }
 

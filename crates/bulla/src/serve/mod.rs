@@ -131,17 +131,11 @@ impl Settings {
             idle_timeout: IDLE_TIMEOUT,
             sync_inline_bytes_max: 64 << 10,
             passphrase: None,
-            lanes: lanes_beside_program(),
+            lanes: bulla_device::library_of(&std::env::current_exe().unwrap_or_default()),
             modules: Vec::new(),
             admin_directory: None,
         }
     }
-}
-
-/// Where the accelerators' shared object is, unless an option says otherwise: beside the program.
-fn lanes_beside_program() -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_default();
-    program.with_file_name(bulla_device::LIBRARY_FILE)
 }
 
 /// A queue manager that runs.
