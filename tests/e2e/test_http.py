@@ -67,13 +67,7 @@ class Web:
 
 
 def port(qm, scheme):
-    wait_until(lambda: found_port(qm, scheme), f"{scheme} is listened on")
-    return found_port(qm, scheme)
-
-
-def found_port(qm, scheme):
-    found = [re.search(rf"\b{scheme} on \S+:(\d+)$", line.rstrip()) for line in qm.log]
-    return next((int(match[1]) for match in found if match), None)
+    return qm.port(scheme)
 
 
 def path(queue, version="v3", what="message", sort="queue"):
@@ -292,6 +286,39 @@ def test_a_put_is_done_once_under_its_key(qm, web):
     assert first.getheader("ibm-mq-md-messageId") == again.getheader("ibm-mq-md-messageId")
     assert qm.depth("Q") == 1
     assert error(web.put("Q", "another", Idempotency_Key="k-1"), 400)[1] == "idempotency-key-reused"
+
+
+def test_a_publication_is_done_once_under_its_key_also_after_a_kill(managers):
+    manager = managers("http-published", name="BULLA", options=["--http", "127.0.0.1:0"])
+    manager.mqsc("SET AUTHREC PROFILE(**) OBJTYPE(TOPIC) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(PUB)")
+    for queue in ("ONE", "TWO"):
+        manager.mqsc(f"DEFINE QLOCAL({queue}); DEFINE SUB({queue}) TOPICSTR('prices/#') DEST({queue})")
+
+    def publish(body="7", topic="prices/gold", persistence="persistent"):
+        headers = {"Content_Type": TEXT, "Idempotency_Key": f"key {persistence}", "ibm_mq_md_persistence": persistence}
+        with Web(manager) as web:
+            return web.ask("POST", path(topic, sort="topic"), body, **headers)
+
+    def published(*more):
+        response, _ = publish(*more)
+        assert response.status == 201
+        return response.getheader("ibm-mq-md-messageId")
+
+    def depths():
+        return [manager.depth(queue) for queue in ("ONE", "TWO")]
+
+    first, nowhere, lost = published(), published("7", "to/nobody"), published("7", "prices/gold", "nonPersistent")
+    assert len({first, nowhere, lost}) == 3
+    assert (published(), published("7", "prices/gold", "nonPersistent")) == (first, lost)
+    assert error(publish("8"), 400) == (2046, "idempotency-key-reused")
+    assert depths() == [2, 2]
+    manager.kill()
+    manager.start()
+    assert (published(), published("7", "to/nobody")) == (first, nowhere)
+    assert depths() == [1, 1]
+    assert published("7", "prices/gold", "nonPersistent") != lost
+    assert depths() == [2, 2]
+    assert manager.stop() == 0
 
 
 def test_requests_that_come_together_are_answered_in_order(qm, web):

@@ -1,13 +1,17 @@
 """`kill -9` under load: every confirmed persistent message is there once, and what was confirmed as gone never comes again."""
 
+import http.client
 import os
 import random
+import threading
+from contextlib import suppress
 
 import pytest
 from proton import Delivery, Link, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, Container, ReceiverOption
 
+from manager import DEADLINE
 from people import People
 
 ROUNDS = int(os.environ.get("BULLA_KILL_ROUNDS", "5"))
@@ -134,3 +138,67 @@ def test_a_sealed_message_survives_a_kill_too(managers, authority):
     manager.start()
     with manager.connect("billing") as client:
         assert [message.body for message in client.get_all("SEALED")] == list(range(20))
+
+
+TOPIC = "/ibmmq/rest/v3/messaging/qmgr/BULLA/topic/killed/message"
+SUBSCRIBED = ("KILLED.ONE", "KILLED.TWO")
+PUBLISHERS, PUBLISHED_MAX = 3, 300
+
+
+@pytest.fixture(scope="module")
+def publishing(managers):
+    manager = managers("killed-publishing", options=["--http", "127.0.0.1:0"])
+    manager.mqsc("SET AUTHREC PROFILE(**) OBJTYPE(TOPIC) PRINCIPAL('*ANONYMOUS') AUTHADD(PUB)")
+    for queue in SUBSCRIBED:
+        manager.mqsc(f"DEFINE QLOCAL({queue}) MAXDEPTH(1000000); DEFINE SUB({queue}) TOPICSTR('killed') DEST({queue})")
+    return manager
+
+
+class Publisher:
+    """A client of HTTP that publishes numbers, each under a key of its own."""
+
+    def __init__(self, manager):
+        self.connection = http.client.HTTPConnection("127.0.0.1", manager.port("http"), timeout=DEADLINE)
+
+    def publish(self, number):
+        headers = {"ibm-mq-rest-csrf-token": "", "ibm-mq-md-persistence": "persistent", "Idempotency-Key": str(number)}
+        self.connection.request("POST", TOPIC, str(number), headers)
+        response = self.connection.getresponse()
+        assert response.status == 201, response.read()
+        response.read()
+
+
+@pytest.mark.parametrize("turn", range(ROUNDS))
+def test_a_publication_under_a_key_is_on_each_subscription_once_whenever_it_is_killed(publishing, turn):
+    print(f"BULLA_KILL_SEED={SEED}")
+    kill_after = random.Random(f"{SEED}/published/{turn}").randrange(1, PUBLISHED_MAX)
+    tried, answered, enough = set(), set(), threading.Event()
+
+    def work(first):
+        client = Publisher(publishing)
+        with suppress(OSError, http.client.HTTPException):
+            for number in range(first, first + PUBLISHED_MAX):
+                tried.add(number)
+                client.publish(number)
+                answered.add(number)
+                if len(answered) >= kill_after:
+                    enough.set()
+
+    firsts = [(turn * PUBLISHERS + at) * PUBLISHED_MAX for at in range(PUBLISHERS)]
+    threads = [threading.Thread(target=work, args=(first,)) for first in firsts]
+    for thread in threads:
+        thread.start()
+    assert enough.wait(DEADLINE)
+    publishing.process.kill()
+    for thread in threads:
+        thread.join(DEADLINE)
+    publishing.kill()
+    publishing.start()
+    print(f"{len(answered)} answered, {len(tried) - len(answered)} not")
+    again = Publisher(publishing)
+    for number in tried:
+        again.publish(number)
+    with publishing.connect() as client:
+        for queue in SUBSCRIBED:
+            found = sorted(int(bytes(message.body)) for message in client.get_all(queue, credit=100_000))
+            assert found == sorted(tried), queue

@@ -460,3 +460,28 @@ def test_a_message_that_is_sealed_is_put_once_also_by_clients_that_try_at_the_sa
     try_it()
     with qm.connect("billing") as client:
         assert [found.body for found in client.get_all("SEALED.ONCE")] == ["buy"]
+
+
+def test_a_publication_that_is_sealed_is_there_once_also_by_clients_that_try_at_the_same_time(qm, people):
+    qm.mqsc("SET AUTHREC PROFILE(**) OBJTYPE(TOPIC) PRINCIPAL('*') AUTHADD(PUB)")
+    queues = [f"SEALED.PUBLISHED{number}" for number in range(3)]
+    for queue in queues:
+        qm.mqsc(
+            f"""
+            DEFINE QLOCAL({queue})
+            SET POLICY({queue}) SIGNALG(SHA256) ENCALG(AES256) SIGNER('{people.dn("orders")}') +
+                RECIP('{people.dn("billing")}')
+            DEFINE SUB({queue}) TOPICSTR('sealed/once') DEST({queue})
+            """
+        )
+
+    def try_it():
+        with qm.connect("orders") as client:
+            client.put("topic://sealed/once", keyed("buy"))
+
+    failures = [found for found in [joined() for joined in [in_thread(try_it) for _ in range(4)]] if found]
+    assert all((failure.reason, failure.cause) == (2042, "idempotency-key-under-way") for failure in failures)
+    try_it()
+    with qm.connect("billing") as client:
+        for queue in queues:
+            assert [found.body for found in client.get_all(queue)] == ["buy"]

@@ -1,9 +1,9 @@
 //! Idempotency keys: a put that is tried again under its key is done once.
 //!
 //! A client gives a key with a message, and puts it again under the same key where it has not heard what became of it.
-//! What is known of a key is known of one user and one queue. The key of a durable message is noted in the journal, in
-//! the unit of its put: after a crash both are there or neither. The key of any other message is in memory, and goes as
-//! that message does.
+//! What is known of a key is known of one user and one queue or topic. The key of a durable message is noted in the
+//! journal, in the unit of its put: after a crash both are there or neither. So it is with a persistent publication and
+//! all its copies, also where there was none. The key of any other message is in memory, and goes as that message does.
 
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
@@ -55,7 +55,7 @@ pub type BodyDigest = [u8; 32];
 pub struct Keyed<'a> {
     /// Who puts; empty for an unauthenticated client.
     pub user: &'a str,
-    /// Where to, as messages are bound to it.
+    /// Where to: a queue, as messages are bound to it, or the address of a topic.
     pub destination: &'a str,
     /// The key.
     pub key: &'a [u8],

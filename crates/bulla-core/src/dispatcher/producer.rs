@@ -91,7 +91,7 @@ pub struct Pending {
     pub transmission: Option<Arc<TransmissionHeader>>,
     /// It is one of the copies of a publication.
     pub copy: Option<CopyOf>,
-    /// The idempotency key that it is put under.
+    /// The idempotency key that it is put under; of the copies of a publication the first one has it.
     pub claim: Option<Box<Claim>>,
     /// Its memory, given back when it is put.
     pub _held: Option<Held>,
@@ -101,6 +101,8 @@ pub struct Pending {
 /// Which of the copies of a publication, which lie one after the other.
 pub struct CopyOf {
     pub(crate) is_last: bool,
+    /// The publication is to survive a restart.
+    pub(crate) persistent: bool,
     pub(crate) whose: Subscriber,
 }
 

@@ -14,6 +14,7 @@ use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
 use crate::front::Front;
 use crate::front::outcome::MessageOutcome;
+use crate::idempotency::{Answer, Claim};
 use crate::manager::{Route, State};
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
@@ -48,27 +49,43 @@ pub fn topic_of(producer: &Producer, arrival: &Arrival, state: &State) -> Result
     }
 }
 
-/// A message has come for a topic: it is put on the queue of each subscription that it matches, or of none.
+/// The idempotency key of a publication, and whether that is persistent: then the key is noted in the journal.
+type UnderKey = (Box<Claim>, bool);
+
+/// A message has come for a topic: it is put on the queue of each subscription that it matches, or of none. With the
+/// topic comes its idempotency key, where it has one.
 pub fn publish(
     putting: Putting<'_>,
     local: &mut Local,
     state: &mut State,
     arrival: &Arrival,
-    topic: &str,
+    (topic, key): (&str, Option<&[u8]>),
 ) -> Result<(), Refusal> {
     let Putting { producer, front, identity, receipt } = putting;
     let who = Who::client(identity.user.as_deref(), local.index, receipt.generation);
+    let address = || format!("{}{topic}", topics::PREFIX);
     if producer.opened.is_none() {
-        authority::relayed(producer, state, who, &format!("{}{topic}", topics::PREFIX))?;
+        authority::relayed(producer, state, who, &address())?;
     }
     if !arrival.is_by(who.user) {
         return Err(authority::no_identity_right(producer));
     }
+    let claim = match key {
+        None => None,
+        Some(key) => match put::ask_key(key, receipt, arrival, &address(), who, local, state)? {
+            Answer::Do(claim) => Some(claim),
+            Answer::Done { ticket, message_id } => {
+                front.put_before(receipt.link, receipt.id, message_id.as_deref());
+                local.answer_put(Some(front), receipt, ticket, state);
+                return Ok(());
+            }
+        },
+    };
     put::check_reply_to(receipt, arrival, who, state)?;
     let Some(mut publishing) = producer.publishing.take() else { return Ok(()) };
     let mut putting = Putting { producer, front, identity, receipt };
     let result = current(&mut publishing, topic, state)
-        .and_then(|()| to_each(&mut putting, local, state, &mut publishing, arrival));
+        .and_then(|()| to_each(&mut putting, local, state, &mut publishing, (arrival, claim)));
     putting.producer.publishing = Some(publishing);
     result
 }
@@ -133,7 +150,7 @@ fn to_each(
     local: &mut Local,
     state: &mut State,
     publishing: &mut Publishing,
-    arrival: &Arrival,
+    (arrival, mut claim): (&Arrival, Option<Box<Claim>>),
 ) -> Result<(), Refusal> {
     let Putting { producer, front, identity, receipt } = putting;
     let Publishing { container, publisher: Some(publisher), sealings, scratch, .. } = publishing else {
@@ -151,7 +168,8 @@ fn to_each(
             message: treatment.map(|_| arrival.copy(route.defaults, identity.user.as_deref())),
             whose: Subscriber::of(target, publisher, persistent),
         });
-        return put_copies(Some(&mut **front), *receipt, local, state, ready.collect());
+        let under = claim.map(|claim| (claim, persistent));
+        return put_copies(Some(&mut **front), *receipt, local, state, ready.collect(), under);
     }
     let last = copies.len() - 1;
     let rooms = producer.pending.rooms(copies.len()).map_err(line_full)?;
@@ -166,13 +184,14 @@ fn to_each(
         if let Some(unit) = receipt.unit {
             local.units.begun(unit);
         }
+        let whose = Subscriber::of(target, publisher, persistent);
         let pending = Pending {
-            claim: None,
+            claim: claim.take(),
             receipt: *receipt,
             queue: route.queue,
             policy: route.policy.clone(),
             transmission: route.transmission.clone(),
-            copy: Some(CopyOf { is_last: at == last, whose: Subscriber::of(target, publisher, persistent) }),
+            copy: Some(CopyOf { is_last: at == last, persistent, whose }),
             _counted: receipt.user.filter(|_| held.is_some()).and_then(|user| state.clients.users.begins_to_seal(user)),
             _held: held,
         };
@@ -210,19 +229,21 @@ pub fn put_ready(producer: &mut Producer, mut front: Option<&mut Front>, local: 
     let is_last = |pending: &Pending| pending.copy.as_ref().is_none_or(|copy| copy.is_last);
     let Some(group) = producer.pending.take_through(is_last) else { return false };
     let Some(receipt) = group.first().map(|(pending, _)| pending.receipt) else { return false };
-    let mut copies = Vec::with_capacity(group.len());
-    for (Pending { queue, policy, transmission, copy, receipt, .. }, message) in group {
+    let (mut copies, mut under) = (Vec::with_capacity(group.len()), None);
+    for (Pending { queue, policy, transmission, copy, receipt, claim, .. }, message) in group {
         if let Some(unit) = receipt.unit {
             local.units.ended(unit);
         }
         if let Some(usage) = state.uses.get_mut(&queue).filter(|_| front.is_some()) {
             usage.granted = usage.granted.saturating_sub(1);
         }
-        if let Some(CopyOf { whose, .. }) = copy {
+        if let Some(CopyOf { whose, persistent, .. }) = copy {
+            // The first copy has it.
+            under = under.or_else(|| claim.map(|claim| (claim, persistent)));
             copies.push(Copy { queue, policy, transmission, message, whose });
         }
     }
-    if let Err(refusal) = put_copies(front.as_deref_mut(), receipt, local, state, copies) {
+    if let Err(refusal) = put_copies(front.as_deref_mut(), receipt, local, state, copies, under) {
         let topic = producer.publishing.as_ref().and_then(|publishing| publishing.published());
         let unheard = Unheard { queue: topic.unwrap_or_default(), user: producer.putter.name.as_deref() };
         put::refuse(front, local, receipt, &refusal, unheard);
@@ -279,13 +300,15 @@ fn admit(receipt: Receipt, local: &Local, state: &mut State, copies: Vec<Copy>) 
     }
 }
 
-/// Puts a publication's copies, all in one step; it is confirmed once the journal has synced past them.
+/// Puts a publication's copies, all in one step, and with them its idempotency key, also where there is no copy; it is
+/// confirmed once the journal has synced past them.
 fn put_copies(
     front: Option<&mut Front>,
     receipt: Receipt,
     local: &mut Local,
     state: &mut State,
     copies: Vec<Copy>,
+    under: Option<UnderKey>,
 ) -> Result<(), Refusal> {
     let (puts, traces) = admit(receipt, local, state, copies)?;
     if let Some(unit) = receipt.unit {
@@ -303,8 +326,15 @@ fn put_copies(
     let store = if stores.all(|store| store == first) { first } else { StoreNumber::LOCAL };
     let first = state.store.newest(store).0 + 1;
     let bytes = puts.iter().map(|(_, message)| message.body.len()).sum();
-    let ticket =
-        state.store.commit_from(store, puts, &[], &[]).map_err(|error| crate::refusals::store_refusal(&error))?;
+    let State { keys, store: stores, .. } = state;
+    let ticket = match under {
+        None => stores.commit_from(store, puts, &[], &[]),
+        Some((claim, persistent)) => keys.put(*claim, persistent.then_some(store), local.wall_ms, |notes| {
+            let notes: Vec<_> = notes.iter().map(|(name, note)| (name.as_str(), note.as_deref())).collect();
+            stores.commit_from(store, puts, &[], &notes)
+        }),
+    };
+    let ticket = ticket.map_err(|error| crate::refusals::store_refusal(&error))?;
     state.wrote(receipt.user, bytes, ticket);
     for (id, (queue, is_remote, whose)) in (first..).map(MessageId).zip(traces) {
         whose.counts.note_put(local.wall_ms);

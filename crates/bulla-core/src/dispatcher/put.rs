@@ -166,10 +166,7 @@ fn put(
     arrival.check_sections()?;
     putting.receipt.asks = arrival.asks_for_reports()?;
     if let Some(topic) = publish::topic_of(putting.producer, arrival, state)? {
-        if key.is_some() {
-            return Err(idempotency::unusable("what is published has no idempotency key"));
-        }
-        return publish::publish(putting, local, state, arrival, &topic);
+        return publish::publish(putting, local, state, arrival, (&topic, key.as_deref()));
     }
     let Putting { producer, front, identity, receipt } = putting;
     let who = Who::client(identity.user.as_deref(), local.index, receipt.generation);
@@ -179,7 +176,7 @@ fn put(
     }
     let claim = match &key {
         None => None,
-        Some(key) => match ask_key(key, receipt, arrival, route, who, local, state)? {
+        Some(key) => match ask_key(key, receipt, arrival, &state.bound_to(route), who, local, state)? {
             Answer::Do(claim) => Some(claim),
             Answer::Done { ticket, message_id } => {
                 front.put_before(receipt.link, receipt.id, message_id.as_deref());
@@ -207,11 +204,11 @@ fn put(
 }
 
 /// Asks whether a put under an idempotency key is to be done.
-fn ask_key(
+pub(super) fn ask_key(
     key: &[u8],
     receipt: Receipt,
     arrival: &Arrival,
-    route: &Route,
+    destination: &str,
     who: Who<'_>,
     local: &Local,
     state: &mut State,
@@ -219,10 +216,9 @@ fn ask_key(
     if receipt.unit.is_some() {
         return Err(idempotency::unusable("a message that is put in a unit of work has no idempotency key"));
     }
-    let destination = state.bound_to(route);
     let keyed = Keyed {
         user: who.user.unwrap_or_default(),
-        destination: &destination,
+        destination,
         key,
         body: arrival.body_digest(),
         message_id: arrival.message_id(),

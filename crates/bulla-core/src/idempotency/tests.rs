@@ -147,15 +147,16 @@ fn open(disk: &SimDisk) -> Result<Store, String> {
     Store::open(Box::new(log), Box::new(spill), limits, Instant::now()).map_err(|error| error.to_string())
 }
 
-/// A client puts each of some messages under a key until it hears that it is put, over a disk that stops. Returns what
-/// it has heard of.
+/// A client puts each of some messages under a key until it hears that it is put, over a disk that stops. Some are
+/// publications, with a copy on a second queue. Returns what it has heard of.
 fn work(disk: &SimDisk, heard: &mut Map<u8, bool>) -> Option<()> {
     let mut store = open(disk).ok()?;
     let mut keys = Keys::read(store.notes(PREFIX).map(|(name, note)| (StoreNumber::LOCAL, name, note)));
-    let queue = match store.queue("Q") {
-        Some(queue) => queue,
-        None => store.define("Q", QueueAttributes::default()).ok()?,
+    let mut queue = |name| match store.queue(name) {
+        Some(queue) => Some(queue),
+        None => store.define(name, QueueAttributes::default()).ok(),
     };
+    let (queue, second) = (queue("Q")?, queue("R")?);
     for number in 0..40 {
         let is_durable = number % 4 != 3;
         let ticket = match keys.ask(keyed("ann", &[number], number), NOW_MS).unwrap() {
@@ -164,11 +165,11 @@ fn work(disk: &SimDisk, heard: &mut Map<u8, bool>) -> Option<()> {
                 ticket
             }
             Answer::Do(claim) => {
-                let body = Bytes::from(vec![number; 700]);
-                let message = Message::new(is_durable, body.into());
+                let copy = |queue| (queue, Message::new(is_durable, Bytes::from(vec![number; 700]).into()));
+                let copies = [queue, second].into_iter().take(if is_published(number) { 2 } else { 1 }).map(copy);
                 let put = keys.put(*claim, is_durable.then_some(StoreNumber::LOCAL), NOW_MS, |notes| {
                     let notes: Vec<_> = notes.iter().map(|(name, note)| (name.as_str(), note.as_deref())).collect();
-                    store.commit(vec![(queue, message)], &[], &notes)
+                    store.commit(copies.collect(), &[], &notes)
                 });
                 put.ok()?
             }
@@ -179,6 +180,10 @@ fn work(disk: &SimDisk, heard: &mut Map<u8, bool>) -> Option<()> {
         }
     }
     Some(())
+}
+
+fn is_published(number: u8) -> bool {
+    number.is_multiple_of(5)
 }
 
 /// The messages of the queue, by number.
@@ -205,8 +210,16 @@ fn a_put_under_a_key_is_done_once_whatever_step_the_disk_stops_at() {
             let known = Keys::read(store.notes(PREFIX).map(|(name, note)| (StoreNumber::LOCAL, name, note)));
             let is_known = |number: u8| known.entries.contains_key(&KeyId::of(&keyed("ann", &[number], number)));
             let noted: Map<u8, usize> = (0..40).filter(|number| is_known(*number)).map(|number| (number, 1)).collect();
-            let there = store.queue("Q").map(|queue| found(&mut store, queue)).unwrap_or_default();
-            assert_eq!(there, noted, "{at}: a message and its key are both there, or neither");
+            let published = |all: &Map<u8, usize>| -> Map<u8, usize> {
+                all.iter()
+                    .map(|(number, count)| (*number, *count))
+                    .filter(|(number, _)| is_published(*number))
+                    .collect()
+            };
+            for (queue, wanted) in [("Q", noted.clone()), ("R", published(&noted))] {
+                let there = store.queue(queue).map(|queue| found(&mut store, queue)).unwrap_or_default();
+                assert_eq!(there, wanted, "{at}: a message and its key are both there, or neither");
+            }
             for (number, _) in heard.iter().filter(|(_, is_durable)| **is_durable) {
                 assert!(noted.contains_key(number), "{at}: {number} was acknowledged");
             }
@@ -214,9 +227,11 @@ fn a_put_under_a_key_is_done_once_whatever_step_the_disk_stops_at() {
             // The client tries all of them again.
             work(&disk, &mut Map::new()).expect(&at);
             let mut store = open(&disk).expect(&at);
-            let queue = store.queue("Q").unwrap();
-            let durable = (0..40).filter(|number| number % 4 != 3).map(|number| (number, 1)).collect();
-            assert_eq!(found(&mut store, queue), durable, "{at}");
+            let durable: Map<u8, usize> = (0..40).filter(|number| number % 4 != 3).map(|number| (number, 1)).collect();
+            for (queue, wanted) in [("R", published(&durable)), ("Q", durable)] {
+                let queue = store.queue(queue).unwrap();
+                assert_eq!(found(&mut store, queue), wanted, "{at}");
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! A queue manager used through function calls alone, beside clients of AMQP.
 
 use crate::arriving::HELD_BYTES_SMALL;
-use crate::catalog::{Change, LocalQueue};
+use crate::authority::{ANONYMOUS, Entity, ObjectType, Profile, RecordKey};
+use crate::catalog::{BASE_TOPIC, Change, LocalQueue, Subscription};
 use crate::dispatcher::producer::CREDIT_CLEAR;
 use crate::front::direct::{Direct, connect};
 use crate::front::outcome::{Failure, MessageOutcome};
@@ -176,6 +177,76 @@ fn a_put_that_is_tried_again_under_its_key_is_done_once_also_after_a_crash() {
     let got = direct.get(direct.open_to_get("Q").unwrap(), soon()).unwrap().unwrap();
     let sections = Sections::scan(&got.message).unwrap();
     assert!(sections.message_annotations.is_none(), "the key is the queue manager's alone");
+}
+
+/// An administrator's subscription, which has that queue's name, to a topic that everyone may publish on.
+fn subscribe(harness: &Harness, queue: &str, topic: &str) {
+    let subscription = Subscription { string: topic.into(), destination: queue.to_owned(), ..Subscription::default() };
+    let key = RecordKey {
+        object: ObjectType::Topic,
+        profile: Profile::parse(BASE_TOPIC).unwrap(),
+        entity: Entity::principal(ANONYMOUS),
+    };
+    let changes = [Change::define(queue, subscription), Change::SetAuthority(vec![(key, ObjectType::Topic.rights())])];
+    harness.running().manager().lock().commit_definitions(&changes, &[]).unwrap();
+}
+
+#[test]
+fn a_publication_that_is_tried_again_under_its_key_is_done_once_also_after_a_crash() {
+    let queues = ["A", "B", "LATER", "NOBODY"].map(|name| (name, LocalQueue::default()));
+    let mut harness = Harness::new(&queues);
+    subscribe(&harness, "A", "prices/gold");
+    subscribe(&harness, "B", "prices/#");
+    let depths = |harness: &Harness| ["A", "B", "LATER", "NOBODY"].map(|queue| harness.depth(queue));
+    let direct = join(&harness);
+    let prices = direct.open_to_put("topic://prices/gold").unwrap();
+    assert_eq!(direct.put_once(prices, keyed("durable", 1, true)).unwrap(), None);
+    assert_eq!(direct.put_once(prices, keyed("durable", 1, true)).unwrap().as_deref(), Some("id-durable"));
+    assert_eq!(direct.put_once(prices, keyed("not", 2, false)).unwrap(), None);
+    assert_eq!(direct.put_once(prices, keyed("not", 2, false)).unwrap().as_deref(), Some("id-not"));
+    let refused = direct.put(prices, keyed("durable", 3, true)).unwrap_err().unwrap();
+    assert_eq!(code(&refused), 2046);
+    assert!(refused.to_string().contains("cause=idempotency-key-reused"));
+    let nobody = direct.open_to_put("topic://nobody").unwrap();
+    assert_eq!(direct.put_once(nobody, keyed("durable", 4, true)).unwrap(), None, "the key is that topic's");
+    // Who has subscribed since then does not get it.
+    subscribe(&harness, "LATER", "prices/gold");
+    assert_eq!(direct.put_once(prices, keyed("durable", 1, true)).unwrap().as_deref(), Some("id-durable"));
+    assert_eq!(depths(&harness), [2, 2, 0, 0]);
+
+    harness.kill(|| drop(direct));
+    subscribe(&harness, "NOBODY", "nobody");
+    let direct = join(&harness);
+    let prices = direct.open_to_put("topic://prices/gold").unwrap();
+    let nobody = direct.open_to_put("topic://nobody").unwrap();
+    assert_eq!(direct.put_once(prices, keyed("durable", 1, true)).unwrap().as_deref(), Some("id-durable"));
+    assert_eq!(direct.put_once(nobody, keyed("durable", 4, true)).unwrap().as_deref(), Some("id-durable"));
+    assert_eq!(depths(&harness), [1, 1, 0, 0]);
+    assert_eq!(direct.put_once(prices, keyed("not", 2, false)).unwrap(), None, "it went with the queue manager");
+    assert_eq!(depths(&harness), [2, 2, 1, 0]);
+
+    let units = direct.open_for_units().unwrap();
+    let unit = direct.declare(units).unwrap();
+    let refused = direct.put_in(unit, prices, keyed("unit", 5, true)).unwrap_err().unwrap();
+    assert!(refused.to_string().contains("2046 MQRC_OPTIONS_ERROR cause=idempotency-key"));
+}
+
+#[test]
+fn a_publication_that_a_subscription_can_not_take_leaves_its_key_free() {
+    let full = LocalQueue { max_depth: 1, ..LocalQueue::default() };
+    let harness = Harness::new(&[("A", LocalQueue::default()), ("FULL", full)]);
+    subscribe(&harness, "A", "t");
+    subscribe(&harness, "FULL", "t");
+    let direct = join(&harness);
+    let topic = direct.open_to_put("topic://t").unwrap();
+    direct.put(topic, message(1, 4, true)).unwrap();
+    let refused = direct.put(topic, keyed("k", 2, true)).unwrap_err().unwrap();
+    assert_eq!(code(&refused), 2502);
+    let got = direct.get(direct.open_to_get("FULL").unwrap(), soon()).unwrap().unwrap();
+    direct.settle(&got, MessageOutcome::Accepted);
+    harness.until("there is room", |harness| harness.depth("FULL") == 0);
+    assert_eq!(direct.put_once(topic, keyed("k", 2, true)).unwrap(), None);
+    assert_eq!((harness.depth("A"), harness.depth("FULL")), (2, 1));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use crate::catalog::{Change, LocalQueue, QueueManager};
 use crate::serve::{Listen, Running, Settings, StartError, start};
-use bulla_amqp::{BodyForm, Header, MessageBody, MessageParts, Payload, SaslClient, Sections};
+use bulla_amqp::message::encode_map_section;
+use bulla_amqp::{BodyForm, Header, MessageBody, MessageParts, Payload, SaslClient, Sections, Symbol, Value};
 use bulla_client::{Client, ClientError, Endpoint};
 use bytes::Bytes;
 use std::net::SocketAddr;
@@ -205,12 +206,23 @@ pub(crate) fn seeds_and_steps(seeds: u64, steps: u64) -> (Range<u64>, u64) {
 }
 
 pub(crate) fn message(number: u64, priority: u8, persistent: bool) -> Payload {
-    let parts = MessageParts {
+    parts(number, priority, persistent).build()
+}
+
+/// The same under an idempotency key, which is its number.
+pub(crate) fn keyed(number: u64, priority: u8, persistent: bool) -> Payload {
+    let key = Value::Symbol(Symbol::from_static("x-opt-bulla-idempotency-key"));
+    let mut annotations = Vec::new();
+    encode_map_section(0x72, &[(key, Value::from(&*number.to_string()))], &mut annotations);
+    MessageParts { message_annotations: annotations.into(), ..parts(number, priority, persistent) }.build()
+}
+
+fn parts(number: u64, priority: u8, persistent: bool) -> MessageParts {
+    MessageParts {
         header: Some(Header { durable: persistent, priority, ..Header::default() }),
         body: MessageBody::Data(Payload::from(Bytes::from(number.to_string()))),
         ..MessageParts::default()
-    };
-    parts.build()
+    }
 }
 
 pub(crate) fn number(payload: &Payload) -> u64 {

@@ -1,6 +1,7 @@
 //! Random publications, alone and in units of work, while subscriptions come and go, connections are lost and the queue
 //! manager is started again or killed: after each step every subscription's queue is what a model says, so a
-//! publication is on all queues that it matches or on none.
+//! publication is on all queues that it matches or on none. What is published again under its idempotency key changes
+//! nothing.
 //!
 //! A failure names the seed and the step. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps.
 
@@ -9,7 +10,7 @@ use crate::catalog::system_queues::DEFAULT_MODEL;
 use crate::catalog::{BASE_TOPIC, Change, Full, LocalQueue, Subscription};
 use crate::reason;
 use crate::topics::MANAGED_PREFIX;
-use crate::whole::harness::{Harness, PATIENCE, Shown, message, number, refused, seeds_and_steps};
+use crate::whole::harness::{Harness, PATIENCE, Shown, keyed, message, number, refused, seeds_and_steps};
 use bulla_amqp::types::{Source, Target};
 use bulla_amqp::{AttachRequest, Delivery, DeliveryState, LinkId, Symbol, Value};
 use bulla_client::{Client, Unit};
@@ -276,6 +277,8 @@ struct Run {
     model: Model,
     random: Random,
     seats: Vec<Seat>,
+    /// What was published last under an idempotency key, and on which topic.
+    keyed: Option<(usize, Entry)>,
 }
 
 impl Run {
@@ -291,7 +294,8 @@ impl Run {
             entries: BTreeMap::new(),
         };
         let model = Model { subs: BTreeMap::from([(0, sub)]), ..Model::default() };
-        let mut run = Self { harness, model, random: Random(fastrand::Rng::with_seed(seed)), seats: Vec::new() };
+        let random = Random(fastrand::Rng::with_seed(seed));
+        let mut run = Self { harness, model, random, seats: Vec::new(), keyed: None };
         run.open();
         run
     }
@@ -336,7 +340,8 @@ impl Run {
                 let unit = self.seats[seat].client.begin().unwrap();
                 self.seats[seat].units.push((unit, ModelUnit::default()));
             }
-            8..=24 => drop(self.publish(seat)),
+            8..=22 => drop(self.publish(seat)),
+            23 | 24 => self.publish_again(seat),
             25..=39 if open > 0 => self.publish_in(seat, unit),
             40..=58 => self.get(None),
             59..=69 => self.get(Some(seat)),
@@ -370,9 +375,14 @@ impl Run {
         let (topic, entry) = (self.random.below(TOPICS.len()), self.model.entry(&mut self.random));
         let copies = self.model.copies(TOPICS[topic], entry, |_| 0);
         let Seat { client, publishers, .. } = &mut self.seats[seat];
+        let under_key = self.random.below(3) == 0;
+        let message = if under_key { keyed } else { message };
         let message = message(entry.number, entry.priority, entry.persistent);
         match (client.put(publishers[topic], message, PATIENCE), copies) {
-            (Ok(()), Some(copies)) => copies.into_iter().for_each(|(id, entry, _)| self.model.put(id, entry)),
+            (Ok(()), Some(copies)) => {
+                copies.into_iter().for_each(|(id, entry, _)| self.model.put(id, entry));
+                self.keyed = Some((topic, entry)).filter(|_| under_key).or(self.keyed);
+            }
             (result @ Err(_), None) => {
                 assert_eq!(refused(result).1, reason::PUBLICATION_FAILURE.code);
                 return false;
@@ -380,6 +390,18 @@ impl Run {
             (result, copies) => panic!("{result:?} for {copies:?}"),
         }
         entry.persistent
+    }
+
+    /// What was published under a key is published again, as if its answer were lost: it is there already.
+    fn publish_again(&mut self, seat: usize) {
+        let Some((topic, Entry { number, priority, persistent, .. })) = self.keyed else { return };
+        let Seat { client, publishers, .. } = &mut self.seats[seat];
+        client.put(publishers[topic], keyed(number, priority, persistent), PATIENCE).unwrap();
+    }
+
+    /// Its keys are those of persistent publications now.
+    fn forget(&mut self) {
+        self.keyed = self.keyed.filter(|(_, entry)| entry.persistent);
     }
 
     fn publish_in(&mut self, seat: usize, unit: usize) {
@@ -549,6 +571,7 @@ impl Run {
         assert_eq!(self.harness.units().2, 0, "bytes of units that are over");
         self.harness.start();
         self.model = self.model.after_the_end();
+        self.forget();
         self.agree("it was started again");
         self.open();
     }
@@ -589,6 +612,7 @@ impl Run {
         let found = possible.into_iter().rev().find(agrees);
         self.model =
             found.expect("what is found after a kill is not what was there at any moment since the last answer");
+        self.forget();
         self.agree("it was killed");
         self.open();
     }
