@@ -408,6 +408,21 @@ def http_requests(target, pace):
             peers.listen(PATIENCE)
 
 
+def http_keys(target, pace):
+    """Puts, publishes and gets under idempotency keys: ever new ones, the same again, too long ones and two at once."""
+    numbers = itertools.count()
+    with ExitStack() as stack:
+        peers = Peers(target, stack, 5, b"", port=target.http_port)
+        while not pace.pause():
+            for peer in peers.all():
+                key = f"Idempotency-Key: {next(numbers):0128}"
+                put = request(target, "POST", "message", key, body=b"x")
+                said = [put, put, request(target, "POST", "message", key, body=b"y"), request(target, "DELETE", "message", key)]
+                said += [put.replace(b"/queue/", b"/topic/"), request(target, "POST", "message", key + "x", body=b"x")]
+                peers.send(peer, b"".join(said) + request(target, "DELETE", "message", key, key))
+            peers.listen(PATIENCE)
+
+
 def http_handshakes(target, pace):
     """Starts TLS and asks for nothing: some connections stay, others hang up."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -481,6 +496,7 @@ ATTACKS = [
     http_slow,
     http_unread,
     http_requests,
+    http_keys,
     http_handshakes,
     http_renegotiation,
     http_garbage,

@@ -56,7 +56,7 @@ DEFINE QLOCAL(RIGHTS.DEEP) MAXDEPTH(1000000); DEFINE QLOCAL(RIGHTS.EMPTY)
 DEFINE QLOCAL(RIGHTS.BACKED) BACKOUT(MOVE) BOTHRESH(1000000) BOQNAME(RIGHTS.EMPTY); DEFINE QLOCAL(RIGHTS.UNITS)
 DEFINE QLOCAL(RIGHTS.HELD); DEFINE QLOCAL(RIGHTS.SEALED) MAXDEPTH(5000) FULL(REJECT); DEFINE QLOCAL(RIGHTS.OTHERS)
 DEFINE QLOCAL(RIGHTS.PUBLISHED) MAXDEPTH(5000) FULL(REJECT)
-DEFINE QLOCAL(RIGHTS.SET); DEFINE QLOCAL(RIGHTS.CHECKED); DEFINE QLOCAL(RIGHTS.XMIT) USAGE(XMITQ)
+DEFINE QLOCAL(RIGHTS.SET); DEFINE QLOCAL(RIGHTS.KEYS); DEFINE QLOCAL(RIGHTS.CHECKED); DEFINE QLOCAL(RIGHTS.XMIT) USAGE(XMITQ)
 DEFINE QMODEL(RIGHTS.MODEL) DEFTYPE(PERMDYN)
 DEFINE CHANNEL(RIGHTS.SERVER) CHLTYPE(SVR) XMITQ(RIGHTS.XMIT) MCAUSER('start-a-channel')
 DEFINE TOPIC(RIGHTS.TOPIC) TOPICSTR('rights')
@@ -469,6 +469,29 @@ def open_what_is_for_others(insider, pace):
         talk.listen(0.001)
 
 
+def ask_for_answers_again(insider, pace):
+    """Gets by HTTP under ever new keys, and asks for each answer again and again, and for one that is under way."""
+    proof = base64.b64encode(f"{insider.user}:{insider.password}".encode()).decode()
+    path = "/ibmmq/rest/v3/messaging/qmgr/BULLA/queue/RIGHTS.KEYS/message"
+
+    def asked(number, query=""):
+        head = [f"DELETE {path}{query} HTTP/1.1", "Host: localhost", "ibm-mq-rest-csrf-token: "]
+        head += [f"Authorization: Basic {proof}", f"Idempotency-Key: {number:0128}", "", ""]
+        return "\r\n".join(head).encode()
+
+    numbers = itertools.count()
+    with ExitStack() as stack:
+        waiting = Peers(insider, stack, 2, asked(0, "?wait=120000&messageId=none"), port=insider.http_port)
+        peers = Peers(insider, stack, 2, b"", port=insider.http_port)
+        while not pace.pause(0.02):
+            waiting.all()
+            waiting.listen()
+            for peer in peers.all():
+                number = next(numbers)
+                peers.send(peer, asked(number) * 5 + asked(number // 2) + asked(number, "?messageId=none"))
+            peers.listen(PATIENCE)
+
+
 # BROWSE
 
 
@@ -559,6 +582,16 @@ def publish_to_many(insider, pace):
     numbers = itertools.count()
     topic = lambda: f"topic://rights/{next(numbers)}/" + "/".join("x" * (LEVELS // 2))  # noqa: E731
     put(insider, pace, topic, itertools.repeat(message(b"x", GONE)), pace.times(100))
+
+
+def publish_under_keys(insider, pace):
+    """Publishes where nobody subscribes, under ever new idempotency keys: each is noted, and confirmed."""
+
+    def keyed(number):
+        label = {Symbol("x-opt-bulla-idempotency-key"): f"{number:0128}"}
+        return frames.encoded((0x70, True)) + b"\x00\x53\x72" + frames.encoded(label) + frames.data(b"x")
+
+    put(insider, pace, "topic://rights", map(keyed, itertools.count()), pace.times(50), settled=False)
 
 
 # SUB
@@ -687,6 +720,7 @@ LOOPS = [
     Loop("GET", get_and_roll_back, queue("RIGHTS.UNITS", "GET")),
     Loop("GET", get_everything_and_hold_it, queue("RIGHTS.HELD", "GET")),
     Loop("GET", open_what_is_for_others, queue("RIGHTS.OTHERS", "GET"), ring=True),
+    Loop("GET", ask_for_answers_again, queue("RIGHTS.KEYS", "GET")),
     Loop("BROWSE", browse_everything, queue("RIGHTS.DEEP", "BROWSE")),
     Loop("BROWSE", browse_by_selector, queue("RIGHTS.DEEP", "BROWSE")),
     # SETID is asked of a message, which takes PUT.
@@ -699,6 +733,7 @@ LOOPS = [
     Loop("SET", inhibit_and_allow, queue("RIGHTS.SET", "SET")),
     Loop("CTRL", start_a_channel, (("CHANNEL", "RIGHTS.SERVER", "CTRL"),)),
     Loop("PUB", publish_to_many, (("TOPIC", "RIGHTS.TOPIC", "PUB"),)),
+    Loop("PUB", publish_under_keys, (("TOPIC", "RIGHTS.TOPIC", "PUB"),)),
     Loop("SUB", subscribe_and_leave, (("TOPIC", "RIGHTS.TOPIC", "SUB"),)),
     Loop("SUB", subscribe_for_good, (("TOPIC", "RIGHTS.TOPIC", "SUB"),)),
     Loop("LOOK", show_everything),
@@ -745,7 +780,8 @@ def fill(manager, administrator):
     few = message(bytes(KIB))
     deep = message(b"x", application={"name": "abcdefgh" * 4, "size": 7})
     talk = Talk(insider(manager, administrator))
-    filled = [("DEEP", deep, DEEP), ("FULL", few, 1), *((queue, few, FEW) for queue in ("BACKED", "UNITS", "HELD"))]
+    filled = [("DEEP", deep, DEEP), ("FULL", few, 1)]
+    filled += [(queue, few, FEW) for queue in ("BACKED", "UNITS", "HELD", "KEYS")]
     for queue, payload, count in filled:
         for _ in range(max(1, count // 500)):
             put_some(talk, f"RIGHTS.{queue}", payload, min(count, 500))

@@ -12,6 +12,7 @@ mod exchange;
 mod front_end;
 mod health;
 mod ids;
+pub(crate) mod kept_answers;
 mod message;
 mod openapi;
 pub(crate) mod queue;
@@ -33,7 +34,8 @@ use bulla_http::{BodyLen, Event as ServerEvent, Head, HeaderLines, HeaderValue, 
 use bytes::Bytes;
 use commands::{CommandLine, Work};
 use credentials::Fingerprint;
-use exchange::{BodyOf, Exchange, Getting, Kept, Listing, Object, Putting, Reading, Stage};
+use exchange::{BodyOf, Exchange, Getting, Kept, Listing, Object, Putting, Reading, Sent, Stage};
+use kept_answers::{KeptAnswers, Keyed};
 use routes::{Act, Asked, Wanted};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,12 +51,22 @@ const PUT_WITHIN: Duration = Duration::from_secs(10);
 /// Browsers that have been here by TLS come by TLS from now on, for a year (RFC 6797).
 const STRICT_TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
+/// What all connections have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    /// Where commands go.
+    pub(crate) commands: CommandLine,
+    /// Answers to gets under idempotency keys.
+    pub(crate) kept_answers: KeptAnswers,
+}
+
 /// One connection.
 pub(crate) struct Http {
     server: Server,
     manager: Arc<Manager>,
     /// Where commands go, and whose they are.
     commands: Commands,
+    kept_answers: KeptAnswers,
     /// The client has shown a verified certificate.
     certificate: bool,
     random: Random,
@@ -116,14 +128,14 @@ impl Session {
 
 /// The front end of a new connection. `certificate` says that the client has shown a verified one, and `tls` that the
 /// connection is protected by TLS; one that is not comes from this machine.
-pub(crate) fn front(local: &Local, commands: CommandLine, certificate: bool, tls: bool) -> Box<Front> {
+pub(crate) fn front(local: &Local, common: Common, certificate: bool, tls: bool) -> Box<Front> {
     let (manager, mailbox) = (local.manager.clone(), local.mailbox.clone());
-    Box::new(Http::new((manager, commands, mailbox), Random::system(), certificate, tls, local.now))
+    Box::new(Http::new((manager, common, mailbox), Random::system(), certificate, tls, local.now))
 }
 
 impl Http {
     fn new(
-        (manager, commands, mailbox): (Arc<Manager>, CommandLine, Arc<Mailbox>),
+        (manager, common, mailbox): (Arc<Manager>, Common, Arc<Mailbox>),
         mut random: Random,
         certificate: bool,
         tls: bool,
@@ -138,7 +150,8 @@ impl Http {
         Self {
             server,
             manager,
-            commands: Commands { line: commands, mailbox, acts: Acts::default() },
+            commands: Commands { line: common.commands, mailbox, acts: Acts::default() },
+            kept_answers: common.kept_answers,
             certificate,
             key: random.bytes(),
             random,
@@ -223,8 +236,8 @@ impl Http {
             match act {
                 Act::Put(queue) => self.put(head, version, Object::Queue(queue)),
                 Act::Publish(topic) => self.put(head, version, Object::Topic(topic)),
-                Act::Get(wanted) => self.get(wanted, version, true),
-                Act::Browse(wanted) => self.get(wanted, version, false),
+                Act::Get(wanted) => self.get(wanted, version, Some(head)),
+                Act::Browse(wanted) => self.get(wanted, version, None),
                 Act::List(wanted, limit) => self.list(wanted, limit),
                 Act::Command(form, answers) => self.command(head, form, answers),
                 Act::Inquire(queue, shown) => self.elsewhere(Work::Inquire { queue, shown }),
@@ -262,9 +275,23 @@ impl Http {
         Ok(Stage::Putting(Box::new(Putting::new(link, object, labels, head.body, give_up_at))))
     }
 
-    fn get(&mut self, wanted: Wanted, version: Version, takes: bool) -> Result<Stage, Refused> {
-        let (wait, link) = (wanted.wait, self.attach_to_get(wanted, !takes));
-        Ok(Stage::Getting(Getting { link, version, takes, until: self.now + wait, credit: 0 }))
+    /// A message is to be got, or shown. One that is got, by a request with that head, leaves its queue.
+    fn get(&mut self, wanted: Wanted, version: Version, head: Option<&Head>) -> Result<Stage, Refused> {
+        let key = head.map(message::idempotency_key).transpose()?.flatten();
+        let under = match &key {
+            None => None,
+            Some(key) => {
+                self.of_a_user()?;
+                let user = self.commands.acts.user.as_deref().unwrap_or_default();
+                let keyed = Keyed { user, queue: &wanted.queue, key, selector: wanted.selector.as_deref() };
+                let found = self.kept_answers.ask(&keyed, self.now);
+                Some(found.map_err(|refusal| Refused::of_refusal(&refusal))?)
+            }
+        };
+        // Also where the message was got before: whether the user may get it is asked each time.
+        let (wait, takes) = (wanted.wait, head.is_some());
+        let link = self.attach_to_get(wanted, !takes);
+        Ok(Stage::Getting(Getting { link, version, takes, under, until: self.now + wait, credit: 0 }))
     }
 
     fn list(&mut self, wanted: Wanted, limit: u32) -> Result<Stage, Refused> {
@@ -423,13 +450,12 @@ impl Http {
     }
 
     /// Answers the request.
-    fn respond(&mut self, response: Response, settles: Option<(LinkId, u64)>, closes: bool) {
+    fn respond(&mut self, response: Response, sent: Option<Sent>, closes: bool) {
         let Some(exchange) = &mut self.exchange else { return };
-        let before = std::mem::replace(&mut exchange.stage, Stage::Answered(settles));
+        let settles = sent.is_some();
+        let before = std::mem::replace(&mut exchange.stage, Stage::Answered(sent));
         self.server.respond(exchange.request, response, closes);
-        if settles.is_none()
-            && let Some(link) = before.link_that_gets()
-        {
+        if !settles && let Some(link) = before.link_that_gets() {
             self.end_link(link);
         }
     }
@@ -452,7 +478,7 @@ impl Http {
         self.kept.retain(|kept| kept.link != link);
         let Some(exchange) = &mut self.exchange else { return };
         match &mut exchange.stage {
-            Stage::Answered(settles) if settles.is_some_and(|(known, _)| known == link) => *settles = None,
+            Stage::Answered(sent) if sent.as_ref().is_some_and(|sent| sent.link == link) => *sent = None,
             stage if stage.link() == Some(link) => {
                 let refused = Refused::of(why).seen_by(!self.certificate && self.session.is_anonymous());
                 // The core has ended the link.
@@ -470,7 +496,10 @@ impl Http {
     /// The request is over: its answer was given to the socket, or never will be.
     fn end_exchange(&mut self, is_written: bool) {
         let Some(Exchange { stage, .. }) = self.exchange.take() else { return };
-        if let Stage::Answered(Some((link, token))) = stage {
+        if let Stage::Answered(Some(Sent { link, token, keeps })) = stage {
+            if is_written && let Some((claim, message)) = keeps {
+                claim.keep(&message, self.manager.clock.now());
+            }
             let outcome = if is_written { MessageOutcome::Accepted } else { MessageOutcome::Released };
             self.events.push_back(Event::Outcome { link, token, outcome: Some(outcome), unit: None, settled: true });
             self.end_link(link);

@@ -11,7 +11,7 @@ pub(crate) use bulla_core::front::*;
 
 use crate::dispatcher::local::Local;
 use crate::tls::{Tls, TlsRefusal};
-use http::commands::CommandLine;
+use http::Common;
 use openssl::ssl::Ssl;
 
 /// A connection's front end, which was answered by another thread, is to be looked at.
@@ -25,8 +25,8 @@ pub(crate) struct Answered {
 pub(crate) enum Protocol {
     /// AMQP 1.0.
     Amqp,
-    /// HTTP/1.1, and where commands go that come by it.
-    Http(CommandLine),
+    /// HTTP/1.1, and what its connections have in common.
+    Http(Common),
 }
 
 impl Protocol {
@@ -46,7 +46,7 @@ impl Protocol {
     pub(crate) fn front(&self, local: &Local, certificate: bool, tls: bool, here: bool) -> Box<Front> {
         match self {
             Self::Amqp => offered::front(local, certificate, tls || here),
-            Self::Http(commands) => http::front(local, commands.clone(), certificate, tls),
+            Self::Http(common) => http::front(local, common.clone(), certificate, tls),
         }
     }
 }

@@ -22,7 +22,9 @@ use crate::channel::supervisor;
 pub use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
 pub use crate::folders::{JOURNAL, RINGS, TLS};
+use crate::front::http::Common;
 use crate::front::http::commands::{Asked, CommandLine};
+use crate::front::http::kept_answers::{self, KeptAnswers};
 use crate::front::offered;
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, Parts, attributes};
@@ -305,7 +307,9 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let admin_of_roles = settings.admin_directory.as_ref().map(|directory| listen_for_roles(data, directory));
     let admin_of_roles = admin_of_roles.transpose()?;
     let (commands, asked) = CommandLine::new();
-    let ports = Listeners { commands: Some(commands), ..listen_to_clients(settings)? };
+    let kept_answers = KeptAnswers::default();
+    let web = Some(Common { commands, kept_answers: kept_answers.clone() });
+    let ports = Listeners { web, ..listen_to_clients(settings)? };
     let metrics = settings.listen.metrics.map(listen_for_metrics).transpose()?;
     let address = |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let [amqp, amqps, http, https] = [&ports.clear, &ports.tls, &ports.http, &ports.https].map(address);
@@ -345,7 +349,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     made.map_err(|error| file(data, error))?;
     let admin = start_admin(&threads, admin)?;
     let admin_of_roles = admin_of_roles.map(|socket| start_admin_of_roles(&threads, socket)).transpose()?;
-    let commands = Some(start_commands(&threads, asked).map_err(|error| file(data, error))?);
+    let commands = Some(start_commands(&threads, asked, kept_answers).map_err(|error| file(data, error))?);
     let definitions_writer = Some(start_definitions_writer(&manager).map_err(|error| file(data, error))?);
     let statistics = start_statistics(&threads).map_err(|error| file(data, error))?;
     let certificates = Some(watch_certificates(&manager).map_err(|error| file(data, error))?);
@@ -604,15 +608,26 @@ fn overseen(threads: &Threads, mut overseer: Overseer<'_>, shown_bytes_max: usiz
     replies
 }
 
-/// The thread that does what comes over HTTP and no dispatcher does. It ends with the last connection that could bring
-/// some.
-fn start_commands(threads: &Arc<Threads>, asked: mpsc::Receiver<Asked>) -> io::Result<JoinHandle<()>> {
+/// The thread that does what comes over HTTP and no dispatcher does, and forgets answers that were kept long enough. It
+/// ends with the last connection that could bring some.
+fn start_commands(
+    threads: &Arc<Threads>,
+    asked: mpsc::Receiver<Asked>,
+    kept_answers: KeptAnswers,
+) -> io::Result<JoinHandle<()>> {
     let threads = threads.clone();
     std::thread::Builder::new().name("commands".into()).spawn(move || {
         role::begin(Role::Administration);
-        for mut asked in asked {
-            let answer = requests::carry_out(&threads, &mut asked);
-            asked.answer(answer);
+        loop {
+            match asked.recv_timeout(kept_answers::LOOK_EVERY) {
+                Ok(mut asked) => {
+                    let answer = requests::carry_out(&threads, &mut asked);
+                    asked.answer(answer);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+            kept_answers.expire(threads.manager.clock.now());
         }
     })
 }
@@ -705,7 +720,7 @@ fn listen_to_clients(settings: &Settings) -> Result<Listeners, StartError> {
         tls: settings.listen.amqps.map(listen).transpose()?,
         http: settings.listen.http.map(listen).transpose()?,
         https: settings.listen.https.map(listen).transpose()?,
-        commands: None,
+        web: None,
     })
 }
 

@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::connections::Question;
 use crate::dispatcher::peer::{Link, Peer, Place};
 use crate::dispatcher::{CONNECTIONS_MAX, authority, connections, ending, sasl, sole};
-use crate::front::http::commands::CommandLine;
+use crate::front::http::Common;
 use crate::front::{Answered, Front, Protocol, offered};
 use crate::mailbox::{Mailbox, Notice};
 use crate::manager::{Manager, State};
@@ -110,8 +110,8 @@ pub(crate) struct Listeners {
     pub(crate) http: Option<TcpListener>,
     /// HTTP with TLS.
     pub(crate) https: Option<TcpListener>,
-    /// Where commands go that come by HTTP; there where HTTP is.
-    pub(crate) commands: Option<CommandLine>,
+    /// What connections over HTTP have in common; there where HTTP is.
+    pub(crate) web: Option<Common>,
 }
 
 /// A listener.
@@ -135,8 +135,8 @@ impl Dispatcher {
         listeners: Listeners,
         tls: Arc<Tls>,
     ) -> io::Result<Self> {
-        let Listeners { clear, tls: secured, http, https, commands } = listeners;
-        let web = commands.map(Protocol::Http);
+        let Listeners { clear, tls: secured, http, https, web } = listeners;
+        let web = web.map(Protocol::Http);
         let ports = [
             (clear, LISTEN_CLEAR, Some(Protocol::Amqp), None),
             (secured, LISTEN_TLS, Some(Protocol::Amqp), Some(&tls)),

@@ -44,6 +44,13 @@ impl Refused {
         Self { header: allow, ..Self::new(405, "method", format!("this path has the methods {allowed}")) }
     }
 
+    /// A get under an idempotency key was done, and its message is not kept.
+    pub(super) fn not_kept() -> Self {
+        let why = "a message was got under that idempotency key before, and was too long to be kept, or had to go for \
+            others of the same user";
+        Self::new(410, "answer-not-kept", why).with_reason(reason::STORAGE_NOT_AVAILABLE.code)
+    }
+
     /// The same with an MQ reason.
     pub(crate) fn with_reason(self, reason: u16) -> Self {
         Self { reason: Some(reason), ..self }

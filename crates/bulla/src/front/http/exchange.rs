@@ -2,6 +2,7 @@
 
 use super::answers::Refused;
 use super::commands::{self, Awaited, Form, Work};
+use super::kept_answers::{Claim, Found};
 use super::message::Labels;
 use super::queue::{self, Changes};
 use super::table::Version;
@@ -33,8 +34,17 @@ pub(super) enum Stage {
     Reading(Box<Reading>),
     /// Another thread has it.
     Waiting(Awaited),
-    /// It is answered. The message in the answer leaves its queue once the answer is written: its link and its token.
-    Answered(Option<(LinkId, u64)>),
+    /// It is answered. The message in the answer leaves its queue once the answer is written.
+    Answered(Option<Sent>),
+}
+
+/// A message that is in the answer to its get.
+pub(super) struct Sent {
+    pub(super) link: LinkId,
+    /// By what the core knows it.
+    pub(super) token: u64,
+    /// The idempotency key under which it is kept.
+    pub(super) keeps: Option<(Claim, Payload)>,
 }
 
 /// A put.
@@ -61,6 +71,8 @@ pub(super) struct Getting {
     pub(super) version: Version,
     /// The message leaves its queue.
     pub(super) takes: bool,
+    /// What is known of its idempotency key, where it has one.
+    pub(super) under: Option<Found>,
     /// How long to wait.
     pub(super) until: Instant,
     pub(super) credit: u32,

@@ -1,13 +1,15 @@
 //! What the core asks of a connection over HTTP.
 
 use super::answers::Refused;
-use super::exchange::{Getting, Kept, Listing, Stage};
+use super::exchange::{Getting, Kept, Listing, Sent, Stage};
+use super::kept_answers::Found;
 use super::{Acts, Http, KEPT_MAX, Session, message};
 use crate::front::client::{Introduction, SolePolicy, TokenRefused};
 use crate::front::link::Granted;
 use crate::front::outcome::{Failure, MessageOutcome};
 use crate::front::{DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, UnitId, WayOut};
 use crate::outgoing::Outgoing;
+use bulla_amqp::{DecodeError, Payload};
 use bulla_http::Response;
 use bytes::Bytes;
 use std::net::SocketAddr;
@@ -99,6 +101,11 @@ impl FrontEnd for Http {
                     Err(refused) => self.refuse(refused),
                 }
             }
+            Stage::Getting(Getting { under: Some(Found::Message(message)), version, .. }) => {
+                let response = message::response(&Payload::from(message.clone()), *version);
+                self.respond(response.unwrap_or_else(unreadable), None, false);
+            }
+            Stage::Getting(Getting { under: Some(Found::Gone), .. }) => self.refuse(Refused::not_kept()),
             Stage::Getting(getting) => {
                 getting.credit = 1;
                 let drain = getting.until <= self.now;
@@ -188,17 +195,21 @@ impl FrontEnd for Http {
             return false;
         };
         let message = message.into_payload();
-        let unreadable = |_| Refused::new(500, "malformed-message", "the message can't be read").response();
         match &mut exchange.stage {
-            Stage::Getting(Getting { credit: credit @ 1.., version, takes, .. }) => {
+            Stage::Getting(Getting { credit: credit @ 1.., version, takes, under, .. }) => {
                 *credit -= 1;
-                let (settles, version) = ((*takes && !settled).then_some((link, token)), *version);
-                if settles.is_none() && !settled {
+                let version = *version;
+                let keeps = match under.take() {
+                    Some(Found::Nothing(claim)) => Some((claim, message.clone())),
+                    _ => None,
+                };
+                let sent = (*takes && !settled).then_some(Sent { link, token, keeps });
+                if sent.is_none() && !settled {
                     let outcome = Some(MessageOutcome::Released);
                     self.events.push_back(Event::Outcome { link, token, outcome, unit: None, settled: true });
                 }
                 match message::response(&message, version) {
-                    Ok(response) => self.respond(response, settles, false),
+                    Ok(response) => self.respond(response, sent, false),
                     Err(error) => self.respond(unreadable(error), None, false),
                 }
             }
@@ -238,4 +249,9 @@ impl FrontEnd for Http {
     fn way_out(&mut self) -> Option<&mut dyn WayOut> {
         None
     }
+}
+
+/// The answer in place of a message that no one can read.
+fn unreadable(_: DecodeError) -> Response {
+    Refused::new(500, "malformed-message", "the message can't be read").response()
 }

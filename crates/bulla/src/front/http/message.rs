@@ -93,11 +93,8 @@ impl Labels {
                 user_properties::read(&lines).map_err(|why| wrong("ibm-mq-usr", why))?
             }
         };
-        let key = head.headers.get("idempotency-key").map(Bytes::copy_from_slice);
-        if head.headers.count("idempotency-key") > 1 {
-            return Err(wrong("Idempotency-Key", "stands twice"));
-        }
-        let key: Vec<_> = key.into_iter().map(|key| (Value::from(IDEMPOTENCY_KEY), Value::Binary(key))).collect();
+        let key: Vec<_> =
+            idempotency_key(head)?.into_iter().map(|key| (Value::from(IDEMPOTENCY_KEY), Value::Binary(key))).collect();
         Ok(Self {
             header: Header { durable, priority, ttl_ms, ..Header::default() },
             properties: Properties {
@@ -132,6 +129,17 @@ impl Labels {
         };
         parts.build()
     }
+}
+
+/// The idempotency key of a request. How long it may be is asked where it is used.
+///
+/// # Errors
+/// 400: it stands twice.
+pub(super) fn idempotency_key(head: &Head) -> Result<Option<Bytes>, Refused> {
+    if head.headers.count("idempotency-key") > 1 {
+        return Err(Refused::new(400, "header", "the header Idempotency-Key stands twice"));
+    }
+    Ok(head.headers.get("idempotency-key").map(Bytes::copy_from_slice))
 }
 
 fn section(descriptor: u8, pairs: &[(Value, Value)]) -> Bytes {

@@ -115,13 +115,14 @@ pub(super) struct Answer {
 }
 
 /// A status that refuses, and when it comes.
-pub(super) const REFUSALS: [(u16, &str); 10] = [
+pub(super) const REFUSALS: [(u16, &str); 11] = [
     (400, "A parameter, a header or the body can't be read, or the message is refused for what it is."),
     (401, "Credentials are missing or wrong."),
     (403, "There is no right to it, it is inhibited, or the csrf header is missing."),
     (404, "There is no such path, queue or queue manager."),
     (405, "The path has no such method."),
     (409, "The queue is in use, or has changed, or the first request under that idempotency key has no answer yet."),
+    (410, "A message was got under that idempotency key, and is not kept: it was too long, or had to go for others."),
     (413, "The body is longer than what is taken."),
     (415, "The media type is missing, or another one than what is taken."),
     (429, "The user has as many connections, links or requests as it may."),
@@ -164,6 +165,11 @@ static MESSAGE_ID: Field = field("ibm-mq-md-messageId", "string", "The id of the
 static PRIORITY: Field = newer("ibm-mq-md-priority", "string", "0 to 9.");
 static USER: Field = newer("ibm-mq-usr", "string", "User properties, each as name;value;type.");
 static KEY: Field = field("Idempotency-Key", "string", "1 to 128 bytes: under the same key it is done once.");
+static KEY_OF_GET: Field = field(
+    "Idempotency-Key",
+    "string",
+    "1 to 128 bytes: under the same key the same message comes again for 60 seconds, or until the queue manager ends.",
+);
 static ACCEPT: Field = field("Accept", "string", "text/plain for an answer as text.");
 
 static OF_MESSAGES: [&Field; 8] =
@@ -269,8 +275,9 @@ pub(super) static ROUTES: &[Route] = &[
                 summary: "Get a message, which leaves its queue.",
                 changes: true,
                 parameters: &[&WAIT, &MESSAGE_ID_WANTED, &CORRELATION_ID_WANTED],
+                headers: &[&KEY_OF_GET],
                 answers: &[A_MESSAGE, NO_MESSAGE],
-                refused: &[409],
+                refused: &[409, 410],
                 ..OPERATION
             },
         ],
