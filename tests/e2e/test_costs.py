@@ -10,6 +10,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from proton import Message
 
 from channels import Route
 from manager import shown_rows, wait_until
@@ -306,6 +307,35 @@ def test_the_report_the_table_and_the_metrics_say_the_same(site):
     assert sum(map(float, counted.values())) == pytest.approx(process, abs=1e-6)
     for role, seconds in roles.items():
         assert float(counted[role]) >= seconds, role
+
+
+def test_the_metrics_tell_puts_from_gets_and_what_lies_in_scratch_files(managers, authority):
+    qm = managers(name="scratched", options=["--metrics", "127.0.0.1:0", "--memory", "1"])
+    for site in peopled(qm, authority, "orders", "billing"):
+        queue, backlog = site.queue(PRIVACY), site.queue(attributes="MAXDEPTH(100000)")
+        site.orders.put(queue, clear())
+        assert site.billing.get(queue).body
+        for _ in range(40):
+            site.nobody.put(backlog, Message(body=bytes(100_000), inferred=True, durable=False))
+        found = wait_until(lambda: re.search(r"metrics on (\S+)", "".join(qm.log)), "the metrics are announced")
+        with urllib.request.urlopen(f"http://{found[1]}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        answer = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY COSTSTATUS(*) ALL").stdout
+        rows = {row["COSTSTATUS"]: row for row in shown_rows(answer)}
+        sample = lambda name: float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)[1])
+        for direction, keyword in (("put", "SEALCPU"), ("get", "OPENCPU")):
+            seconds = sample(f'bulla_protection_cpu_seconds_total{{direction="{direction}"}}')
+            assert 0 < seconds <= rows["protection"][keyword] / 1e9
+        process = rows["process"]
+        messages = sample("bulla_scratch_messages_total")
+        assert 20 < messages <= 40 and messages == process["SCRATCHMSGS"]
+        assert sample("bulla_scratch_bytes_total") == process["SCRATCHBYTES"] >= messages * 100_000
+        assert sample("bulla_scratch_used_bytes") == process["SCRATCHUSED"] == process["SCRATCHBYTES"]
+        assert 0 < sample("bulla_scratch_wait_seconds_total") == pytest.approx(process["SCRATCHWAIT"] / 1e9)
+        site.nobody.get_all(backlog)
+        used = lambda: costs(qm)[1]["SCRATCHUSED"]
+        wait_until(lambda: used() == 0, "nothing lies there any more")
+    assert qm.stop() == 0
 
 
 def test_an_interval_has_only_its_own_costs(site):

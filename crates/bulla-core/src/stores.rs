@@ -265,6 +265,7 @@ impl Stores {
                 scratch: ScratchTotals {
                     messages: scratch.messages + more.messages,
                     bytes: scratch.bytes + more.bytes,
+                    used: scratch.used + more.used,
                     wait: scratch.wait + more.wait,
                 },
             }

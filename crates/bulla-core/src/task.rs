@@ -441,7 +441,7 @@ pub fn costs_now(messages: Totals) -> CostSnapshot {
     let costs = role::costs();
     let Totals { puts, gets, scratch } = messages;
     let wait_ns = u64::try_from(scratch.wait.as_nanos()).unwrap_or(u64::MAX);
-    let scratch = ScratchUse { messages: scratch.messages, bytes: scratch.bytes, wait_ns };
+    let scratch = ScratchUse { messages: scratch.messages, bytes: scratch.bytes, used: scratch.used, wait_ns };
     CostSnapshot { taken_ms: unix_ms(SystemTime::now()), since_ms: unix_ms(role::since()), costs, puts, gets, scratch }
 }
 

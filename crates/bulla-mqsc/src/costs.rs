@@ -1,6 +1,6 @@
 //! What each role has cost: the numbers that DISPLAY COSTSTATUS, `bulla report costs` and the metrics show.
 //!
-//! All counters are cumulative; two snapshots are subtracted to see what happened between them. A snapshot goes over
+//! All counters but one are cumulative; two snapshots are subtracted to see what happened between them. A snapshot goes over
 //! the admin socket as the rows of DISPLAY COSTSTATUS with ALL, and is read back from them.
 
 use super::meters::FromRows;
@@ -20,6 +20,7 @@ pub(super) fn cell(snapshot: &CostSnapshot, name: &str, cpu_ns: u64, key: Key) -
         Key::OpeningTime if name == Role::Protection.as_str() => Cell::Number(snapshot.costs.opening_ns),
         Key::ScratchMessages if name == PROCESS => Cell::Number(snapshot.scratch.messages),
         Key::ScratchBytes if name == PROCESS => Cell::Number(snapshot.scratch.bytes),
+        Key::ScratchUsed if name == PROCESS => Cell::Number(snapshot.scratch.used),
         Key::ScratchWait if name == PROCESS => Cell::Number(snapshot.scratch.wait_ns),
         Key::Taken => Cell::Number(snapshot.taken_ms),
         Key::Since => Cell::Number(snapshot.since_ms),
@@ -51,6 +52,7 @@ impl FromRows for CostSnapshot {
                 snapshot.scratch = ScratchUse {
                     messages: row.number(&table::SCRATCHMSGS)?,
                     bytes: row.number(&table::SCRATCHBYTES)?,
+                    used: row.number(&table::SCRATCHUSED)?,
                     wait_ns: row.number(&table::SCRATCHWAIT)?,
                 };
             }
@@ -74,7 +76,7 @@ mod tests {
     fn snapshot() -> CostSnapshot {
         let roles_ns = [700, 60, 50, 400, 300, 20, 10];
         let costs = Costs { roles_ns, sealing_ns: 230, opening_ns: 140, process_ns: 1_600 };
-        let scratch = ScratchUse { messages: 3, bytes: 6_144, wait_ns: 9_500 };
+        let scratch = ScratchUse { messages: 3, bytes: 6_144, used: 2_048, wait_ns: 9_500 };
         CostSnapshot { taken_ms: 9_000, since_ms: 500, costs, puts: 12, gets: 11, scratch }
     }
 
@@ -116,7 +118,7 @@ mod tests {
         let mut costs = Costs { process_ns: 8, opening_ns: 4, ..Costs::default() };
         costs.roles_ns[Role::Tls as usize] = 5;
         assert_eq!((between.costs, between.puts, between.gets), (costs, 2, 0));
-        assert_eq!(between.scratch, ScratchUse { bytes: 7, ..ScratchUse::default() });
+        assert_eq!(between.scratch, ScratchUse { bytes: 7, used: 2_048, ..ScratchUse::default() });
         let anew = CostSnapshot { since_ms: 600, ..later };
         assert_eq!(anew.since(&snapshot()), anew);
     }

@@ -284,12 +284,37 @@ pub fn cost_text(snapshot: &CostSnapshot) -> String {
     for (role, ns) in snapshot.rows().filter(|(role, _)| *role != PROCESS) {
         family.sample("", &format!("role=\"{role}\""), Seconds(ns));
     }
+    family.begin(
+        "bulla_protection_cpu_seconds_total",
+        "counter",
+        "Of the processor time of protection, what was for puts: sealing, and checking what comes sealed; and for gets: \
+         opening. The rest of it is the adapters' own.",
+    );
+    family.sample("", "direction=\"put\"", Seconds(snapshot.costs.sealing_ns));
+    family.sample("", "direction=\"get\"", Seconds(snapshot.costs.opening_ns));
     family.begin("process_cpu_seconds_total", "counter", "Total user and system CPU time spent in seconds.");
     family.sample("", "", Seconds(snapshot.costs.process_ns));
     family.begin("bulla_messages_put_total", "counter", "Messages put on all queues together.");
     family.sample("", "", snapshot.puts);
     family.begin("bulla_messages_got_total", "counter", "Messages got from all queues together.");
     family.sample("", "", snapshot.gets);
+    let scratch = &snapshot.scratch;
+    family.begin(
+        "bulla_scratch_messages_total",
+        "counter",
+        "Messages that are not persistent and were written to scratch files, because the memory for messages was full.",
+    );
+    family.sample("", "", scratch.messages);
+    family.begin("bulla_scratch_bytes_total", "counter", "Bytes of the messages that were written to scratch files.");
+    family.sample("", "", scratch.bytes);
+    family.begin("bulla_scratch_used_bytes", "gauge", "Bytes of the messages that lie in scratch files.");
+    family.sample("", "", scratch.used);
+    family.begin(
+        "bulla_scratch_wait_seconds_total",
+        "counter",
+        "How long it was waited for scratch files, to write messages and to read them back.",
+    );
+    family.sample("", "", Seconds(scratch.wait_ns));
     out
 }
 
@@ -450,6 +475,7 @@ impl Family<'_> {
 mod tests {
     use super::*;
     use crate::activity::Activity;
+    use crate::catalog::status::ScratchUse;
     use bulla_device::{Costs, Form, Meters, Operation, Shape};
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -502,8 +528,9 @@ mod tests {
 
     fn costs() -> CostSnapshot {
         let roles_ns = [700, 60, 50, 400, 300, 20, 10];
-        let costs = Costs { roles_ns, process_ns: 1_500_001_600, ..Costs::default() };
-        CostSnapshot { costs, puts: 12, gets: 11, ..CostSnapshot::default() }
+        let costs = Costs { roles_ns, process_ns: 1_500_001_600, sealing_ns: 1_000_000_030, opening_ns: 20 };
+        let scratch = ScratchUse { messages: 3, bytes: 6_144, used: 2_048, wait_ns: 2_000_000_001 };
+        CostSnapshot { costs, puts: 12, gets: 11, scratch, ..CostSnapshot::default() }
     }
 
     fn counts() -> Counts {
@@ -529,6 +556,10 @@ mod tests {
         let process = of("process_cpu_seconds_total");
         assert!(process.len() == 1 && (roles.iter().sum::<f64>() - process[0]).abs() < 1e-9, "{roles:?} {process:?}");
         assert_eq!((of("bulla_messages_put_total"), of("bulla_messages_got_total")), (vec![12.0], vec![11.0]));
+        assert_eq!(of("bulla_protection_cpu_seconds_total"), [1.000_000_03, 0.000_000_02], "for puts, for gets");
+        assert_eq!((of("bulla_scratch_messages_total"), of("bulla_scratch_bytes_total")), (vec![3.0], vec![6_144.0]));
+        assert_eq!(of("bulla_scratch_used_bytes"), [2_048.0]);
+        assert_eq!(of("bulla_scratch_wait_seconds_total"), [2.000_000_001]);
     }
 
     /// Metrics in a text: `bulla_` and what belongs to a name.

@@ -1,4 +1,4 @@
-//! What each role has cost. All counters are cumulative; two snapshots are subtracted to see what happened between
+//! What each role has cost. All counters but one are cumulative; two snapshots are subtracted to see what happened between
 //! them.
 
 use bulla_device::role::{Costs, Role};
@@ -33,6 +33,8 @@ pub struct ScratchUse {
     pub messages: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// Bytes of messages that lie there now.
+    pub used: u64,
     /// How long it was waited for that: writing them, and reading them back, nanoseconds.
     pub wait_ns: u64,
 }
@@ -59,6 +61,7 @@ impl CostSnapshot {
             scratch: ScratchUse {
                 messages: scratch.messages.saturating_sub(before.messages),
                 bytes: scratch.bytes.saturating_sub(before.bytes),
+                used: scratch.used,
                 wait_ns: scratch.wait_ns.saturating_sub(before.wait_ns),
             },
             ..self.clone()

@@ -318,6 +318,7 @@ pub(crate) static COMMANDS_OF_TASKS: &[Command] = &[
             &GETS,
             &SCRATCHMSGS,
             &SCRATCHBYTES,
+            &SCRATCHUSED,
             &SCRATCHWAIT,
             &TAKEN,
             &SINCE,

@@ -84,6 +84,8 @@ pub(crate) static SCRATCHMSGS: Attribute = shown(
 );
 pub(crate) static SCRATCHBYTES: Attribute =
     shown(Key::ScratchBytes, "SCRATCHBYTES", "Bytes of the messages that were written to scratch files.");
+pub(crate) static SCRATCHUSED: Attribute =
+    shown(Key::ScratchUsed, "SCRATCHUSED", "Bytes of the messages that lie in scratch files now.");
 pub(crate) static SCRATCHWAIT: Attribute = shown(
     Key::ScratchWait,
     "SCRATCHWAIT",

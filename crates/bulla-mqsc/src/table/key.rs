@@ -119,6 +119,7 @@ pub enum Key {
     OpeningTime,
     ScratchMessages,
     ScratchBytes,
+    ScratchUsed,
     ScratchWait,
     // Tasks as they run.
     TaskType,

@@ -57,6 +57,8 @@ pub struct ScratchTotals {
     pub messages: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// Bytes of bodies that lie there now.
+    pub used: u64,
     /// How long it was waited for that, writing them and reading them back; as [`Spill::waited`](crate::Spill::waited)
     /// has it.
     pub wait: Duration,
@@ -66,7 +68,8 @@ impl Store {
     /// What went through all queues together, those that are gone included.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        Totals { scratch: ScratchTotals { wait: self.spill.waited(), ..self.totals.scratch }, ..self.totals }
+        let (used, wait) = (self.spill.bytes(), self.spill.waited());
+        Totals { scratch: ScratchTotals { used, wait, ..self.totals.scratch }, ..self.totals }
     }
 
     /// A queue at a glance. Looks at the front of ten lanes.
