@@ -85,7 +85,15 @@ def test_interception_stands_beside_its_study_and_a_slow_getter_leaves_messages_
     assert scratch["found"]["scratch_wait_us"] > 0 and "refused_2053" not in scratch["found"]
     assert full["found"]["refused_2053"] > 0 and "scratch_messages" not in full["found"]
     assert max(moment["depth"] for moment in full["course"]) <= 100 + full["configuration"]["in_flight"]
+    # Where the getter is slow, what it leaves behind is watched as it develops.
+    used = [moment["scratch_used_bytes"] for moment in scratch["course"]]
+    assert max(used) > 0 and used[-1] > used[0], used
+    assert all(moment["scratch_used_bytes"] == 0 for moment in full["course"])
+    assert any(moment["qtime_us"] > 0 for moment in scratch["course"])
+    assert all("qtime_us" not in moment and "scratch_used_bytes" not in moment for moment in plain["course"])
     text = page.read_text()
+    for words in ("Scratch files over time", "Time on the queue over time", "Messages on the queue over time"):
+        assert words in text, words
     # The study's figures are those of its own rate alone.
     assert "3,250" not in text and rows(text, "messages/s: published")[0][0] == "unprotected"
     assert "XQTIME over time" in text and len(rows(text, "messages to scratch files")) == 2

@@ -63,6 +63,16 @@ pub trait Load: Send {
         None
     }
 
+    /// QTIME of its queue at this moment, microseconds; asked at every moment of a course.
+    fn qtime_us(&mut self) -> Option<f64> {
+        None
+    }
+
+    /// Bytes of messages that lie in scratch files at this moment; asked at every moment of a course.
+    fn scratch_used_bytes(&mut self) -> Option<f64> {
+        None
+    }
+
     /// What else it found in the sample that ends now, for [`Sample::found`](crate::result::Sample::found). Asked at
     /// the begin of a sample, too, so that it can count from there.
     fn found(&mut self) -> BTreeMap<String, f64> {

@@ -235,6 +235,12 @@ pub struct Moment {
     /// XQTIME of the channel, microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xqtime_us: Option<f64>,
+    /// QTIME of the queue, microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qtime_us: Option<f64>,
+    /// Bytes of messages that lie in scratch files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scratch_used_bytes: Option<f64>,
     /// Cores busy, with whatever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores_busy: Option<f64>,

@@ -10,6 +10,7 @@ use crate::error::{Result, Verdict};
 use crate::host::Host;
 use crate::report::bars::Series;
 use crate::report::chart::{Chart, Value};
+use crate::report::course;
 use crate::report::document::{self, Section};
 use crate::report::field::differing;
 use crate::report::group::{Group, Measured};
@@ -169,6 +170,8 @@ fn page(measured: &Measured) -> Page {
     let groups: Vec<&Group> = measured.groups.iter().collect();
     let (crossing, behind): (Vec<&Group>, Vec<&Group>) =
         groups.into_iter().partition(|group| group.configuration.topology == "channel");
+    let mut behind_figures = vec![left_behind(&behind)];
+    behind_figures.extend(course::of_queues("interception", &behind));
     let sections = vec![
         Section {
             title: "Published beside ours".to_owned(),
@@ -184,8 +187,11 @@ fn page(measured: &Measured) -> Page {
         },
         Section {
             title: "A getter that falls behind".to_owned(),
-            words: vec!["Messages that are not persistent stay in memory up to --memory; what is beyond is written to scratch files, and read back when its turn has come. A queue that has MAXDEPTH messages refuses the next one with 2053; the putter puts it again after 5 ms.".to_owned()],
-            figures: vec![left_behind(&behind)],
+            words: vec![
+                "Messages that are not persistent stay in memory up to --memory; what is beyond is written to scratch files, and read back when its turn has come. A queue that has MAXDEPTH messages refuses the next one with 2053; the putter puts it again after 5 ms.".to_owned(),
+                "There is no channel on the way, and so no XQTIME: how long messages wait is the time on their queue.".to_owned(),
+            ],
+            figures: behind_figures,
             ..Section::default()
         },
     ];
@@ -369,6 +375,25 @@ mod tests {
         let row = shown(&rates(&groups).table(), 1);
         assert_eq!(row[..4], ["integrity", "3,250 (published)", "6,500", "2"], "{row:?}");
         assert!(row.contains(&"275 (published)".to_owned()) && row.contains(&"110".to_owned()), "{row:?}");
+    }
+
+    #[test]
+    fn what_is_left_behind_is_shown_as_it_develops() {
+        let moment = |at: f64, qtime_us: f64, used: f64| Moment {
+            at,
+            depth: Some(10.0 * at),
+            qtime_us: Some(qtime_us),
+            scratch_used_bytes: Some(used),
+            ..Moment::default()
+        };
+        let mut scratch = group(Quality::None, &[]);
+        scratch.samples[0].course = vec![moment(1.0, 40.0, 0.0), moment(2.0, 900.0, 2048.0)];
+        let figures = course::of_queues("interception", &[&scratch]);
+        let names: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
+        let of = |kind: &str| format!("interception/{kind}-over-time");
+        assert_eq!(names, [of("depth"), of("qtime"), of("scratch")], "there is no channel");
+        assert_eq!(shown(&figures[1].table, 1)[1], "900");
+        assert_eq!(shown(&figures[2].table, 1)[1], "2,048");
     }
 
     #[test]

@@ -17,6 +17,9 @@ const CURVES_MAX: usize = 6;
 /// Most rows of the table under a chart over time; each is a mean of what lies between two times.
 const ROWS_MAX: f64 = 20.0;
 
+/// Of [`WATCHED`], what says how messages wait.
+const OF_QUEUES: [&str; 4] = ["depth-over-time", "xqtime-over-time", "qtime-over-time", "scratch-over-time"];
+
 /// What is watched over time.
 struct Watched {
     name: &'static str,
@@ -26,7 +29,7 @@ struct Watched {
     of: fn(&Moment) -> Option<f64>,
 }
 
-const WATCHED: [Watched; 4] = [
+const WATCHED: [Watched; 6] = [
     Watched {
         name: "depth-over-time",
         title: "Messages on the queue over time",
@@ -40,6 +43,20 @@ const WATCHED: [Watched; 4] = [
         description: "How long messages wait on the transmission queue. Flat where the rate holds.",
         measure: "µs on the transmission queue",
         of: |moment| moment.xqtime_us,
+    },
+    Watched {
+        name: "qtime-over-time",
+        title: "Time on the queue over time",
+        description: "QTIME: how long messages wait between their put and their get.",
+        measure: "µs on the queue",
+        of: |moment| moment.qtime_us,
+    },
+    Watched {
+        name: "scratch-over-time",
+        title: "Scratch files over time",
+        description: "Messages beyond the memory that there is for them lie in scratch files until they are got.",
+        measure: "bytes in scratch files",
+        of: |moment| moment.scratch_used_bytes,
     },
     Watched {
         name: "cores-over-time",
@@ -56,6 +73,14 @@ const WATCHED: [Watched; 4] = [
         of: |moment| moment.device_busy_percent,
     },
 ];
+
+/// The charts of queues for which there is something to show, under the name of a study.
+#[must_use]
+pub fn of_queues(study: &str, groups: &[&Group]) -> Vec<Figure> {
+    let fields = differing(groups);
+    let watched = WATCHED.iter().filter(|watched| OF_QUEUES.contains(&watched.name));
+    watched.flat_map(|watched| watch(&Workload(study), groups, &fields, watched)).collect()
+}
 
 /// The charts for which there is something to show; of each group the sample whose rate is the median.
 pub(super) fn courses(workload: &Workload, groups: &[&Group]) -> Vec<Figure> {

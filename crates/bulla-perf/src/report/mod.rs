@@ -10,7 +10,7 @@ pub mod bars;
 pub mod chart;
 mod compare;
 mod costs;
-mod course;
+pub mod course;
 pub mod document;
 pub mod escape;
 pub mod field;

@@ -273,6 +273,8 @@ impl<'a> Course<'a> {
             rate,
             depth: (self.depths.1 > 0).then(|| self.depths.0 / f64::from(self.depths.1)),
             xqtime_us: running.load.xqtime_us(),
+            qtime_us: running.load.qtime_us(),
+            scratch_used_bytes: running.load.scratch_used_bytes(),
             cores_busy: Some(
                 all_processes.busy.saturating_sub(self.all_processes.busy) as f64 / time.as_nanos().max(1) as f64,
             ),

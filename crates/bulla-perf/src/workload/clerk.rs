@@ -1,9 +1,9 @@
 //! A thread that speaks to queue managers for loads: they outlive nothing that they could borrow the program from.
 
 use crate::error::{Error, Result};
-use crate::host::Host;
+use crate::host::{Host, Row};
 use crate::run::meters::{Watched, number};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 type Job = Box<dyn FnOnce(&dyn Host) + Send>;
@@ -60,13 +60,30 @@ impl Clerk {
             let mut sum = 0;
             for end in &ends {
                 let rows = host.display(&end.data, &format!("DISPLAY CHSTATUS('{}') {keyword}", end.channel))?;
-                sum += rows.first().map_or(0, |row| match row.get(keyword).and_then(|value| value.as_array()) {
-                    Some(pair) => pair.first().and_then(serde_json::Value::as_u64).unwrap_or(0),
-                    None => number(row, keyword),
-                });
+                sum += rows.first().map_or(0, |row| first(row, keyword));
             }
             Ok(sum)
         })
+    }
+
+    /// The greatest of a number that a queue manager shows; of a pair (QTIME), of its first.
+    ///
+    /// # Errors
+    /// [`Error::Manager`].
+    pub(crate) fn greatest(&self, data: &Path, command: &'static str, keyword: &'static str) -> Result<u64> {
+        let data = data.to_owned();
+        self.ask(move |host| {
+            let rows = host.display(&data, command)?;
+            Ok(rows.iter().map(|row| first(row, keyword)).max().unwrap_or(0))
+        })
+    }
+}
+
+/// A number of a row; of a pair its first.
+fn first(row: &Row, keyword: &str) -> u64 {
+    match row.get(keyword).and_then(|value| value.as_array()) {
+        Some(pair) => pair.first().and_then(serde_json::Value::as_u64).unwrap_or(0),
+        None => number(row, keyword),
     }
 }
 
@@ -93,9 +110,7 @@ impl SendingEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Row;
     use serde_json::json;
-    use std::path::Path;
 
     /// Shows the same row whatever is asked.
     struct Shows(serde_json::Value);
