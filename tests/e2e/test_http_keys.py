@@ -1,6 +1,7 @@
 """Gets over HTTP that are tried again under their idempotency keys: the same message comes, and no other one is lost."""
 
 import socket
+import threading
 
 import pytest
 
@@ -109,6 +110,30 @@ def test_one_request_at_a_time_has_a_key(qm, web):
         waiting.send("DELETE", path("Q") + "?wait=20000", headers={"Idempotency-Key": "left"})
         wait_until(lambda: qm.status("Q")["IPPROCS"] == 1, "a reader waits")
     wait_until(lambda: web.get("Q", Idempotency_Key="left")[0].status == 204, "the key is free")
+
+
+def test_clients_that_ask_at_the_same_time_under_one_key_get_one_message(qm, web):
+    for turn in range(5):
+        put(web, *(f"{turn}-{number}" for number in range(8)))
+        answers, ready = [], threading.Barrier(8)
+
+        def ask_for_it():
+            with user(qm, "ann") as client:
+                client.get("OTHER")  # it has signed in
+                ready.wait(DEADLINE)
+                response, body = client.get("Q", Idempotency_Key=f"together {turn}")
+                answers.append((response.status, body if response.status == 200 else None))
+
+        threads = [threading.Thread(target=ask_for_it) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE)
+        assert len(answers) == 8 and {status for status, _ in answers} <= {200, 409}, answers
+        assert len({body for status, body in answers if status == 200}) == 1, answers
+        qm.wait_for_depth("Q", 7)
+        while web.get("Q")[0].status == 200:
+            pass
 
 
 def test_the_right_to_get_is_asked_for_again(qm, web):
