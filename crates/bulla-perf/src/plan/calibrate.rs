@@ -1,19 +1,20 @@
 //! `bulla plan calibrate`: a profile of this machine, from what operations take and from short runs.
 
-use super::fit::{Unknown, fit};
+use super::fit::{Fit, Unknown, fit};
 use super::https;
+use super::observed::{self, Observed};
 use super::pace;
-use super::predict::{Prediction, SEED, Workload, predict_workload};
-use super::profile::{Cores, Device, DeviceKind, Journal, Operation, Operations, Pace, Place, Profile, Threads, Times};
+use super::predict::Workload;
+use super::profile::{Cores, Costs, Device, DeviceKind, Journal, Operations, Pace, Place, Profile, Threads};
 use super::service_times;
 use super::teller::Teller;
 use super::trial::{Trial, measure_all, workload_of};
+use super::trust::Trust;
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::result::{self, FORMAT, Line, Machine, Results, Run, Sample};
 use crate::run::measure::Timing;
-use crate::run::options::describe;
 use crate::run::statistics::utc;
 use crate::workload::stream::in_flight;
 use bulla_seal::certificate::KeySpec;
@@ -41,8 +42,8 @@ pub struct CalibrateArgs {
     /// Fit to results of `bulla perf` on this machine instead of short runs of its own
     #[arg(long, value_name = "FILE")]
     results: Vec<PathBuf>,
-    /// With --results, take what operations take from this profile instead of measuring it
-    #[arg(long, value_name = "FILE", requires = "results")]
+    /// Take what operations and HTTPS take from this profile instead of measuring it
+    #[arg(long, value_name = "FILE")]
     operations: Option<PathBuf>,
     /// Add the short runs to this file, a line of JSON each
     #[arg(long, value_name = "FILE", conflicts_with = "results")]
@@ -63,16 +64,10 @@ const ACCELERATOR: &str = "accelerator";
 const EACH: Duration = Duration::from_millis(150);
 /// Before each short run.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// Weight of a rate beside that of a role's processor time, when costs are fitted.
-const RATE_WEIGHT: f64 = 4.0;
-/// So many jobs of an accelerator say what one takes.
-const LANES_JOBS_MIN: u64 = 400;
+/// With how large a cache of a core the fit begins.
+const CACHE_BYTES: f64 = 4e6;
 /// With which crowding the fit begins, at least.
 const CROWDING_MIN: f64 = 0.03;
-/// Of the cores, others are taken to use this part at most.
-const BACKGROUND_MAX: f64 = 0.75;
-/// A role that takes less than this part of a transaction's processor time is not fitted to.
-const SHARE_MIN: f64 = 0.03;
 
 /// Does what the arguments say.
 ///
@@ -84,7 +79,7 @@ pub fn run(args: &CalibrateArgs, host: &dyn Host) -> Result<Verdict> {
     let teller = Teller::new(args.quiet)?;
     let timing = Timing { warm_up: WARM_UP, measured: Duration::from_secs_f64(args.seconds) };
     let mut profile = match &args.operations {
-        Some(earlier) => Profile::read(earlier)?,
+        Some(earlier) => again(Profile::read(earlier)?),
         None => this_machine(host, &teller)?,
     };
     let observed = match args.results.is_empty() {
@@ -95,39 +90,37 @@ pub fn run(args: &CalibrateArgs, host: &dyn Host) -> Result<Verdict> {
     let paces: Vec<Pace> = observed.iter().map(|run| run.pace).collect();
     profile.fitted_at(pace::middle(&paces));
     operations_at_work(&mut profile, &observed);
-    teller.begin("fitting")?;
-    let (before, after) = fit_to(&mut profile, &observed, &teller)?;
-    if args.results.is_empty() {
+    if args.operations.is_none() && args.results.is_empty() {
         https::calibrate::measure(host, &mut profile, timing, args.repeats, &teller)?;
     }
+    teller.begin("fitting")?;
+    let fit = fit_to(&mut profile, &observed, &teller)?;
+    teller.begin("leaving each run out once")?;
+    let trust = Trust::of(&profile, &fit, &observed, &|| teller.check())?;
+    show(&path, &profile, &observed, &trust)?;
+    profile.trust = Some(trust);
     profile.write(&path)?;
+    Ok(Verdict::Done)
+}
+
+/// Each run beside what is predicted of it now, and how far to trust predictions.
+fn show(path: &Path, profile: &Profile, observed: &[Observed], trust: &Trust) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    for run in &observed {
-        let predicted = run.predicted(&profile)?;
-        let roles = FITTED.iter().zip(run.roles).filter(|(_, measured)| *measured > 0.0);
-        let roles: Vec<String> = roles
-            .map(|((name, of), measured)| format!("{name} {measured:.1}, {:.1}", sum(&predicted.cpu_us, of)))
-            .collect();
-        let _ = writeln!(
-            out,
-            "{:>9.0} a second measured, {:>9.0} predicted, {:>+6.1} %: {} {}; processor us measured, predicted: {}",
-            run.rate,
-            predicted.rate,
-            100.0 * (predicted.rate / run.rate - 1.0),
-            run.workload.as_str(),
-            describe(&run.configuration),
-            roles.join("; "),
-        );
+    for run in observed {
+        let _ = writeln!(out, "{}", run.beside(&run.predicted(profile)?));
     }
     let _ = writeln!(
         out,
-        "{}: fitted to {} runs; rates and processor times by role were off by {:.0} % before and are by {:.1} % now (root mean square)",
+        "{}: fitted to {} runs; their rates are off by {:.1} % (median), {:.1} % (worst)",
         path.display(),
         observed.len(),
-        100.0 * before,
-        100.0 * after,
+        100.0 * trust.fitted_median,
+        100.0 * trust.fitted_worst,
     );
-    Ok(Verdict::Done)
+    for line in trust.lines() {
+        let _ = writeln!(out, "{line}");
+    }
+    Ok(())
 }
 
 /// Runs of our own.
@@ -145,8 +138,7 @@ fn short_runs(
         kept.add(&Line::Run(Box::new(Run { format: FORMAT, machine: Machine::this_one(), ..Run::default() })))?;
         samples.iter().flatten().try_for_each(|sample| kept.add(&Line::Sample(Box::new(sample.clone()))))?;
     }
-    let middles = trials.iter().zip(samples).filter_map(|(trial, samples)| Some((trial, middle(samples)?)));
-    Ok(middles.filter_map(|(trial, sample)| Observed::of(trial, &sample)).collect())
+    Ok(trials.iter().zip(samples).filter_map(|(trial, samples)| Observed::of(trial, &samples)).collect())
 }
 
 /// Earlier ones, each configuration once; what can't be predicted is passed over.
@@ -163,50 +155,24 @@ fn of_results(files: &[PathBuf]) -> Result<Vec<Observed>> {
             }
         }
     }
-    let middles = groups.into_iter().filter_map(|(trial, samples)| Some((trial, middle(samples)?)));
-    let observed: Vec<Observed> = middles.filter_map(|(trial, sample)| Observed::of(&trial, &sample)).collect();
+    let observed: Vec<Observed> = groups.iter().filter_map(|(trial, samples)| Observed::of(trial, samples)).collect();
     match observed.is_empty() {
         true => Err(Error::Usage("the results hold no streams and no round trips".to_owned())),
         false => Ok(observed),
     }
 }
 
-/// Operations on the lanes take longer in a queue manager at work than one call after the other alone, the more so the
-/// longer the key. Where a short run says what they took, the fit begins with that.
+/// Operations as short runs say that they are at work, on the processor and on the lanes.
 fn operations_at_work(profile: &mut Profile, observed: &[Observed]) {
-    let pace_us = profile.cores.pace_us;
-    let Some(device) = profile.devices.get_mut(ACCELERATOR) else { return };
-    for run in observed {
-        let Some(operations) = device.operations.get_mut(&run.configuration.key) else { continue };
-        let even = if run.pace.rsa_us > 0.0 && pace_us > 0.0 { pace_us / run.pace.rsa_us } else { 1.0 };
-        for (operation, us) in &run.on_lanes {
-            if let Some(alone) = operations.get(*operation) {
-                let full = us * even;
-                operations.set(*operation, Times { alone: alone.alone * full / alone.full, full });
-            }
-        }
+    let pace = profile.pace();
+    observed::at_work(&mut profile.cpu, pace, observed, observed::On::Processor);
+    if let Some(device) = profile.devices.get_mut(ACCELERATOR) {
+        observed::at_work(&mut device.operations, pace, observed, observed::On::Lanes);
     }
 }
 
-/// What an accelerator did so often in a stream that its lanes were full, and how long each took, microseconds.
-fn on_lanes(trial: &Trial, sample: &Sample) -> Vec<(Operation, f64)> {
-    let accelerators = sample.devices.iter().filter(|device| device.kind == "ACCELERATOR");
-    let used = accelerators.flat_map(|device| &device.operations).filter(|used| used.count >= LANES_JOBS_MIN);
-    let known = used.filter_map(|used| {
-        let operation = match used.operation.as_str() {
-            "rsa-sign" | "ecdsa-sign" => Operation::Sign,
-            "rsa-verify" | "ecdsa-verify" => Operation::Verify,
-            "rsa-wrap" | "ecdh-ephemeral" => Operation::Wrap,
-            "rsa-unwrap" | "ecdh-derive" => Operation::Unwrap,
-            _ => return None,
-        };
-        (used.execution_us > 0.0).then_some((operation, used.execution_us))
-    });
-    if trial.workload == Workload::Stream { known.collect() } else { Vec::new() }
-}
-
-/// Finds the costs that fit, and says how far predictions were off before and are now.
-fn fit_to(profile: &mut Profile, observed: &[Observed], teller: &Teller) -> Result<(f64, f64)> {
+/// Finds the costs that fit.
+fn fit_to(profile: &mut Profile, observed: &[Observed], teller: &Teller) -> Result<Fit> {
     let unknowns = unknowns(profile, observed);
     let residuals = |profile: &Profile| -> Result<Vec<f64>> {
         teller.check()?;
@@ -234,6 +200,8 @@ fn this_machine(host: &dyn Host, teller: &Teller) -> Result<Profile> {
         count: cores,
         background: 0.0,
         crowding,
+        cache_bytes: CACHE_BYTES,
+        slice_us: service_times::slice_us(),
         wake_up_us: wake_up.short,
         deep_wake_up_us: wake_up.deep,
         deep_after_us: service_times::DEEP.as_secs_f64() * 1e6,
@@ -266,18 +234,36 @@ fn this_machine(host: &dyn Host, teller: &Teller) -> Result<Profile> {
         profile.devices.insert(ACCELERATOR.to_owned(), device);
     }
     profile.journal = Journal { sync_us: 70.0, bytes_per_second: 0.0, group_commit: true };
-    let costs = &mut profile.costs;
+    begin(&mut profile.costs);
+    Ok(profile)
+}
+
+/// An earlier profile, with what it takes to fit its costs anew.
+fn again(mut profile: Profile) -> Profile {
+    begin(&mut profile.costs);
+    let cores = &mut profile.cores;
+    (cores.crowding, cores.cache_bytes) = (cores.crowding.max(CROWDING_MIN), CACHE_BYTES);
+    if cores.slice_us <= 0.0 {
+        cores.slice_us = service_times::slice_us();
+    }
+    profile.source = format!("{}, fitted again {} UTC", profile.source, utc(SystemTime::now()));
+    profile
+}
+
+/// The costs with which the fit begins.
+fn begin(costs: &mut Costs) {
     for step in [&mut costs.application.put, &mut costs.application.get] {
         (step.turn_us, step.message_us, step.byte_ns) = (4.0, 0.4, 0.1);
+        step.long_byte_ns = Some(0.1);
     }
     for step in [&mut costs.queue_manager.put, &mut costs.queue_manager.get] {
         (step.turn_us, step.message_us, step.byte_ns) = (3.0, 0.7, 0.1);
+        (step.long_byte_ns, step.far_byte_ns) = (Some(0.1), 0.1);
     }
-    (costs.hand_over_us, costs.persist_us) = (2.0, 0.7);
+    (costs.hand_over_us, costs.live_us, costs.persist_us) = (2.0, 0.3, 0.7);
     let protection = &mut costs.protection;
     (protection.turn_us, protection.task_us, protection.job_us, protection.inline_us) = (1.0, 3.0, 3.0, 1.0);
     (costs.journal.turn_us, costs.journal.message_us, costs.journal.byte_ns) = (8.0, 0.5, 0.3);
-    Ok(profile)
 }
 
 /// The library that accelerators open, where this processor can use it.
@@ -308,18 +294,39 @@ pub(super) fn trials(has_accelerator: bool) -> Vec<Trial> {
     };
     let pair = |configuration| Trial { workload: Workload::RequestReply, configuration };
     let none = || message(Quality::None, "");
+    let bytes = |bytes, configuration| Configuration { bytes, ..configuration };
+    let pairs = |pairs, configuration| Configuration { pairs, ..configuration };
+    let persistent = |configuration| Configuration { persistent: true, ..configuration };
+    let reused = |key, reuse| Configuration { reuse, ..message(Quality::Confidentiality, key) };
     let mut trials = vec![
+        // What a message costs by its length, and by how much waits.
         stream(none()),
-        stream(Configuration { bytes: 64 << 10, ..none() }),
-        stream(Configuration { persistent: true, ..none() }),
+        stream(bytes(256, none())),
+        stream(bytes(8 << 10, none())),
+        stream(bytes(64 << 10, none())),
+        stream(pairs(2, none())),
+        stream(pairs(6, none())),
+        stream(pairs(8, bytes(256, none()))),
+        stream(persistent(none())),
+        // What a turn and a wake-up cost, with one message in a turn.
         pair(none()),
-        pair(Configuration { pairs: 4, ..none() }),
-        pair(Configuration { persistent: true, ..none() }),
+        pair(pairs(2, bytes(512, none()))),
+        pair(pairs(3, none())),
+        pair(pairs(4, none())),
+        pair(pairs(16, none())),
+        pair(bytes(64 << 10, none())),
+        pair(persistent(none())),
+        // What adapters cost, with many messages in a turn and with one.
         stream(message(Quality::Integrity, "rsa2048")),
+        stream(message(Quality::Integrity, "p192")),
         stream(message(Quality::Privacy, "rsa1024")),
         pair(message(Quality::Integrity, "rsa2048")),
-        stream(Configuration { reuse: Reuse::Unlimited, ..message(Quality::Confidentiality, "rsa2048") }),
-        stream(Configuration { reuse: Reuse::Times(32), ..message(Quality::Confidentiality, "rsa2048") }),
+        pair(pairs(3, message(Quality::Privacy, "rsa2048"))),
+        stream(reused("p256", Reuse::Times(1))),
+        stream(reused("rsa2048", Reuse::Times(32))),
+        stream(pairs(3, reused("rsa1024", Reuse::Times(32)))),
+        stream(reused("rsa2048", Reuse::Unlimited)),
+        stream(bytes(8 << 10, reused("rsa2048", Reuse::Unlimited))),
     ];
     if has_accelerator {
         let with_lanes = |configuration| Configuration { devices: "1a".to_owned(), ..configuration };
@@ -327,92 +334,15 @@ pub(super) fn trials(has_accelerator: bool) -> Vec<Trial> {
             stream(with_lanes(message(Quality::Integrity, "rsa1024"))),
             stream(with_lanes(message(Quality::Integrity, "rsa4096"))),
             stream(with_lanes(message(Quality::Privacy, "rsa2048"))),
-            stream(with_lanes(message(Quality::Confidentiality, "p256"))),
+            stream(with_lanes(message(Quality::Privacy, "p256"))),
+            stream(with_lanes(reused("p256", Reuse::Times(0)))),
             pair(with_lanes(message(Quality::Integrity, "rsa2048"))),
         ]);
     }
     trials
 }
 
-/// The sample with the middle rate, as it would be if the cores had always been equally fast.
-fn middle(mut samples: Vec<Sample>) -> Option<Sample> {
-    let paces: Vec<Pace> = samples.iter().map(pace::of).collect();
-    let known = pace::middle(&paces).rsa_us > 0.0;
-    let even = |sample: &Sample| sample.rate * if known { pace::of(sample).rsa_us } else { 1.0 };
-    samples.sort_by(|a, b| even(a).total_cmp(&even(b)));
-    let at = samples.len() / 2;
-    (at < samples.len()).then(|| samples.swap_remove(at))
-}
-
-/// Roles that the fit looks at, each a sum of a sample's.
-const FITTED: [(&str, &[&str]); 5] = [
-    ("application", &["application"]),
-    ("queue-manager", &["queue-manager"]),
-    ("protection", &["protection"]),
-    ("devices", &["devices"]),
-    ("journal", &["journal"]),
-];
-
-/// What a short run came to.
-#[derive(Clone, Debug)]
-struct Observed {
-    workload: Workload,
-    configuration: Configuration,
-    rate: f64,
-    /// Cores that others used meanwhile, or the hypervisor took.
-    background: f64,
-    /// How fast the cores were meanwhile.
-    pace: Pace,
-    /// What an accelerator's operations took, microseconds.
-    on_lanes: Vec<(Operation, f64)>,
-    /// Processor time of a transaction, microseconds, in the order of [`FITTED`]; 0 for what is not looked at.
-    roles: [f64; FITTED.len()],
-}
-
-impl Observed {
-    /// None where nothing arrived.
-    fn of(trial: &Trial, sample: &Sample) -> Option<Observed> {
-        let all: f64 = sample.cpu_us.values().sum();
-        let roles = FITTED.map(|(_, of)| match sum(&sample.cpu_us, of) {
-            us if us < SHARE_MIN * all => 0.0,
-            us => us,
-        });
-        (sample.transactions > 0).then(|| Observed {
-            workload: trial.workload,
-            configuration: trial.configuration.clone(),
-            rate: sample.rate,
-            background: sample.cores_elsewhere + sample.cores_stolen,
-            pace: pace::of(sample),
-            on_lanes: on_lanes(trial, sample),
-            roles,
-        })
-    }
-
-    /// What it would do on that system, with the cores that were there, as fast as they were.
-    fn predicted(&self, profile: &Profile) -> Result<Prediction> {
-        let mut disturbed = profile.at_pace(self.pace);
-        disturbed.cores.background = self.background.min(f64::from(profile.cores.count) * BACKGROUND_MAX);
-        predict_workload(&disturbed, &self.configuration, self.workload, SEED)
-    }
-
-    /// Logarithms of predicted ÷ measured: the rate, and each role.
-    fn residuals(&self, profile: &Profile) -> Result<Vec<f64>> {
-        let predicted = self.predicted(profile)?;
-        let ratio = |predicted: f64, measured: f64| (predicted.max(f64::MIN_POSITIVE) / measured).ln();
-        let mut found = vec![RATE_WEIGHT * ratio(predicted.rate, self.rate)];
-        let roles = FITTED.iter().zip(self.roles).filter(|(_, measured)| *measured > 0.0);
-        // A role that a prediction has nothing of is wrong, but not infinitely.
-        found.extend(roles.map(|((_, of), measured)| ratio(sum(&predicted.cpu_us, of), measured).clamp(-2.0, 2.0)));
-        Ok(found)
-    }
-}
-
-fn sum(cpu_us: &BTreeMap<String, f64>, roles: &[&str]) -> f64 {
-    roles.iter().filter_map(|role| cpu_us.get(*role)).sum()
-}
-
-/// What stands for all operations: an RSA 2048 signature. Between the measurement of operations alone and the short
-/// runs the processor's clock may change, and among other work they find colder caches.
+/// What stands for all operations: an RSA 2048 signature.
 fn operations_us(operations: &BTreeMap<String, Operations>) -> f64 {
     operations.get("rsa2048").and_then(|operations| operations.sign).map_or(0.0, |sign| sign.full)
 }
@@ -437,6 +367,20 @@ macro_rules! unknown {
     };
 }
 
+/// The same of bytes that are not copied: a cost that may say nothing of them.
+macro_rules! long_bytes {
+    ($name:literal, $part:ident) => {
+        Unknown {
+            name: $name,
+            get: |profile| profile.costs.$part.put.long_byte_ns.unwrap_or(profile.costs.$part.put.byte_ns),
+            set: |profile, value| {
+                (profile.costs.$part.put.long_byte_ns, profile.costs.$part.get.long_byte_ns) =
+                    (Some(value), Some(value));
+            },
+        }
+    };
+}
+
 /// What is fitted.
 fn unknowns(profile: &Profile, observed: &[Observed]) -> Vec<Unknown> {
     let mut unknowns = vec![
@@ -446,7 +390,12 @@ fn unknowns(profile: &Profile, observed: &[Observed]) -> Vec<Unknown> {
         unknown!("queue manager, turn", costs.queue_manager.put.turn_us, costs.queue_manager.get.turn_us),
         unknown!("queue manager, message", costs.queue_manager.put.message_us, costs.queue_manager.get.message_us),
         unknown!("queue manager, byte", costs.queue_manager.put.byte_ns, costs.queue_manager.get.byte_ns),
+        long_bytes!("application, byte not copied", application),
+        long_bytes!("queue manager, byte not copied", queue_manager),
+        unknown!("queue manager, byte far", costs.queue_manager.put.far_byte_ns, costs.queue_manager.get.far_byte_ns),
+        unknown!("cache", cores.cache_bytes),
         unknown!("hand-over", costs.hand_over_us),
+        unknown!("live message", costs.live_us),
         unknown!("adapter, turn", costs.protection.turn_us),
         unknown!("adapter, task", costs.protection.task_us),
         unknown!("wake-up", cores.wake_up_us),
@@ -477,6 +426,8 @@ fn unknowns(profile: &Profile, observed: &[Observed]) -> Vec<Unknown> {
                     }
                 },
             },
+            // What runs say of operations is as full as lanes were, and as crowded as cores were; the simulation fills
+            // lanes and crowds cores once more.
             Unknown {
                 name: "operations on the lanes",
                 get: |profile| profile.devices.get(ACCELERATOR).map_or(0.0, |device| operations_us(&device.operations)),

@@ -9,6 +9,7 @@ use super::predict::{Prediction, SEED, Workload, predict_workload};
 use super::profile::Profile;
 use super::target::{self, Target};
 use super::text;
+use super::trust::Trust;
 use super::what_if::{WHAT_IFS, WhatIf, apply, what_if};
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result, Verdict};
@@ -18,7 +19,8 @@ use crate::run::options::{STREAM_WINDOW, bytes, key, rate};
 use crate::spelling;
 use crate::workload::trade::{Version, times};
 use clap::{Args, Subcommand};
-use serde::Serialize;
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -242,6 +244,15 @@ pub struct Answer {
     /// The cheapest setup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,
+    /// How far to trust the profile, where it says so.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "respelled")]
+    pub trust: Option<Trust>,
+}
+
+/// What a profile has by the names of JSON.
+fn respelled<S: Serializer>(trust: &Option<Trust>, to: S) -> std::result::Result<S::Ok, S::Error> {
+    let value = serde_json::to_value(trust).map_err(S::Error::custom)?;
+    spelling::respelled(value).serialize(to)
 }
 
 fn predict(args: &PredictArgs) -> Result<Verdict> {
@@ -277,7 +288,7 @@ fn predict(args: &PredictArgs) -> Result<Verdict> {
     let what_if = changed.collect::<Result<Vec<_>>>()?;
     let wanted = args.target.map(|rate| rate.ceil() as u64);
     let found = wanted.map(|wanted| target::cheapest(&profile, &configuration, workload, args.seed, wanted));
-    let answer = Answer { prediction, what_if, target: found.transpose()? };
+    let answer = Answer { prediction, what_if, target: found.transpose()?, trust: profile.trust.clone() };
     if let Some(path) = &args.output {
         let document = page::document(&profile, &configuration, workload, args.seed, &answer)?;
         fs::write(path, report::page::html(&document)).map_err(|error| Error::file(path, error))?;
@@ -314,6 +325,12 @@ fn show(args: &ShowArgs) -> Result<Verdict> {
     } else {
         print(&profile.to_toml()?);
         print(&text::devices(&devices));
+        for line in profile.trust.iter().flat_map(Trust::lines) {
+            print(&format!("\n# {line}"));
+        }
+        if profile.trust.is_some() {
+            print("\n");
+        }
         if let Some(lacks) = profile.lacks() {
             print(&format!("\n# {lacks}\n"));
         }

@@ -12,6 +12,7 @@ mod fit;
 pub mod hardware;
 pub mod https;
 pub mod mva;
+mod observed;
 pub mod operations;
 mod pace;
 pub mod page;
@@ -25,6 +26,7 @@ pub mod target;
 mod teller;
 pub mod text;
 mod trial;
+pub mod trust;
 pub mod what_if;
 
 pub use command::{PlanArgs, run};

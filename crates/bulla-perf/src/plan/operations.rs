@@ -18,11 +18,13 @@ pub struct Step {
     pub turn: f64,
     /// Each message.
     pub message: f64,
+    /// Each message beside that, when no cache holds any of what waits.
+    pub far: f64,
 }
 
 impl Step {
     fn of(cost: &Cost, bytes: f64) -> Self {
-        Self { turn: cost.turn_us, message: cost.message(bytes) }
+        Self { turn: cost.turn_us, message: cost.message(bytes), far: cost.far(bytes) }
     }
 }
 
@@ -55,6 +57,8 @@ pub struct Class {
     pub tls_channel: f64,
     /// A dispatcher hands it to an adapter and gets it back.
     pub hand_over: f64,
+    /// A dispatcher seals or opens it itself.
+    pub live: f64,
     /// A dispatcher gives it to the journal, where it is persistent.
     pub persist: f64,
     /// Sealing with a new content key, or with none.
@@ -126,6 +130,7 @@ impl Class {
             tls_client: if channel { 0.0 } else { tls },
             tls_channel: if channel { tls } else { 0.0 },
             hand_over: costs.hand_over_us,
+            live: costs.live_us,
             persist: if configuration.persistent { costs.persist_us } else { 0.0 },
             seal: new.seal(bytes),
             open: new.open(bytes),

@@ -471,10 +471,15 @@ pub fn demand(system: &System) -> Demand {
     let messages = if system.shape == Shape::RequestReply { 2.0 } else { 1.0 };
     let in_flight = f64::from(system.window.max(1));
     let together = (in_flight / 8.0).clamp(1.0, 128.0);
-    let step = |step: &super::operations::Step| step.message + step.turn / together;
+    // What is in flight at least waits.
+    let cache = system.cores.cache_bytes;
+    let waiting = in_flight * f64::from(system.pairs) * class.bytes;
+    let far = if cache > 0.0 { waiting / (waiting + cache) } else { 0.0 };
+    let step = |step: &super::operations::Step| step.message + step.far * far + step.turn / together;
     let new = class.new_key_share();
     let protected = f64::from(u8::from(class.is_protected()));
     let with_adapters = if class.live_on_dispatcher { new } else { 1.0 } * protected;
+    let with_live = if class.live_on_dispatcher { 2.0 * class.live * protected * (1.0 - new) } else { 0.0 };
     let inline_live = if class.live_on_dispatcher { class.seal_live + class.open_live } else { 0.0 };
     let mut devices_cpu = 0.0;
     let mut jobs = 0.0;
@@ -513,8 +518,9 @@ pub fn demand(system: &System) -> Demand {
     let channel = f64::from(u8::from(system.channel));
     let role = |us: f64| us * messages;
     let tls = role(2.0 * class.tls_client + channel * 2.0 * class.tls_channel);
-    let queue_manager =
-        role(step(&class.qm_put) + step(&class.qm_get) + class.persist + 2.0 * class.hand_over * with_adapters);
+    let queue_manager = role(
+        step(&class.qm_put) + step(&class.qm_get) + class.persist + 2.0 * class.hand_over * with_adapters + with_live,
+    );
     let channel_initiator =
         role(channel * (class.send.message + class.send.turn + class.receive.message + class.receive.turn));
     let adapters = role(

@@ -4,6 +4,7 @@
 //! written by hand. Times are in microseconds where a name ends in `us`, in nanoseconds where it ends in `ns`.
 
 use super::https::costs::Https;
+use super::trust::Trust;
 use crate::configuration::{Quality, Reuse};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,9 @@ pub struct Profile {
     /// A channel that carries one message at a time, if the system has those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<SerialChannel>,
+    /// How far to trust it, where calibration has looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<Trust>,
     /// Operations that others send to devices, whatever is planned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<Load>,
@@ -82,6 +86,13 @@ pub struct Cores {
     /// caches and clock. 0.12 is twelve percent.
     #[serde(default)]
     pub crowding: f64,
+    /// While so many bytes of messages wait, half of what is touched of them is no longer in a cache of the core's own:
+    /// of `waiting` bytes, `waiting / (waiting + cache-bytes)` is. 0: caches make no difference.
+    #[serde(default)]
+    pub cache_bytes: f64,
+    /// So long a thread keeps its core while others wait for one, microseconds; 0 is until it sleeps.
+    #[serde(default)]
+    pub slice_us: f64,
     /// Until a sleeping thread runs on an idle core, after it was woken, microseconds.
     #[serde(default)]
     pub wake_up_us: f64,
@@ -122,7 +133,7 @@ pub struct Pace {
 impl Pace {
     /// By what all times are to be stretched, and by what those of curves in compiled arithmetic, from here to there; 1
     /// where one of the two is not known.
-    fn factors(self, to: Pace) -> (f64, f64) {
+    pub(super) fn factors(self, to: Pace) -> (f64, f64) {
         let known = |from: f64, to: f64| (from > 0.0 && to > 0.0).then_some(to / from);
         let all = known(self.rsa_us, to.rsa_us).unwrap_or(1.0);
         (all, known(self.curve_us, to.curve_us).unwrap_or(all))
@@ -141,6 +152,8 @@ impl Default for Cores {
             count: 1,
             background: 0.0,
             crowding: 0.0,
+            cache_bytes: 0.0,
+            slice_us: 0.0,
             wake_up_us: 0.0,
             deep_wake_up_us: 0.0,
             deep_after_us: 0.0,
@@ -179,13 +192,30 @@ pub struct Cost {
     pub message_us: f64,
     /// Each byte of payload.
     pub byte_ns: f64,
+    /// Each byte beyond the first [`COPIED_BYTES_MAX`], where it takes something else than those: none is the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub long_byte_ns: Option<f64>,
+    /// Each of the first [`COPIED_BYTES_MAX`] bytes beside that, when no cache holds any of what waits: see
+    /// [`Cores::cache_bytes`].
+    pub far_byte_ns: f64,
 }
+
+/// Bytes up to which the program copies a message out of what it has read; longer ones stay there.
+pub const COPIED_BYTES_MAX: f64 = bulla_amqp::COPY_IN_BYTES_MAX as f64;
 
 impl Cost {
     /// Of one message of that payload, microseconds; the turn is left out.
     #[must_use]
     pub fn message(&self, bytes: f64) -> f64 {
-        self.message_us + self.byte_ns * bytes / 1000.0
+        let copied = bytes.min(COPIED_BYTES_MAX);
+        let long_byte_ns = self.long_byte_ns.unwrap_or(self.byte_ns);
+        self.message_us + (self.byte_ns * copied + long_byte_ns * (bytes - copied)) / 1000.0
+    }
+
+    /// What it takes beside that when no cache holds it, microseconds.
+    #[must_use]
+    pub fn far(&self, bytes: f64) -> f64 {
+        self.far_byte_ns * bytes.min(COPIED_BYTES_MAX) / 1000.0
     }
 }
 
@@ -200,6 +230,9 @@ pub struct Costs {
     /// What a dispatcher does beside that for a message that it hands to an adapter and gets back, microseconds: each
     /// seal, each open.
     pub hand_over_us: f64,
+    /// What a dispatcher does beside that for a message that it seals or opens itself, under a live content key,
+    /// microseconds: each seal, each open.
+    pub live_us: f64,
     /// What a dispatcher does beside that for a persistent message, microseconds.
     pub persist_us: f64,
     /// Dispatchers' work for channels: what the sending and the receiving end do for a message.
@@ -290,7 +323,9 @@ impl SealOpen {
 
 impl Cost {
     fn stretch(&mut self, factor: f64) {
-        [&mut self.turn_us, &mut self.message_us, &mut self.byte_ns].into_iter().for_each(|cost| *cost *= factor);
+        let Self { turn_us, message_us, byte_ns, long_byte_ns, far_byte_ns } = self;
+        let costs = [turn_us, message_us, byte_ns, far_byte_ns].into_iter().chain(long_byte_ns);
+        costs.for_each(|cost| *cost *= factor);
     }
 }
 
@@ -303,7 +338,8 @@ impl Costs {
         steps.into_iter().chain(self.tls.values_mut()).for_each(|cost| cost.stretch(factor));
         let Protection { turn_us, task_us, job_us, inline_us, integrity, privacy, confidentiality, live } =
             &mut self.protection;
-        let times = [&mut self.hand_over_us, &mut self.persist_us, turn_us, task_us, job_us, inline_us];
+        let times =
+            [&mut self.hand_over_us, &mut self.live_us, &mut self.persist_us, turn_us, task_us, job_us, inline_us];
         times.into_iter().for_each(|us| *us *= factor);
         [integrity, privacy, confidentiality, live].into_iter().for_each(|part| part.stretch(factor));
     }
@@ -677,6 +713,7 @@ impl Profile {
             network: Network::default(),
             https: None,
             channel: None,
+            trust: None,
             load: Vec::new(),
         }
     }
@@ -909,6 +946,7 @@ fn line_of(text: &str, at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::trust::Unexplained;
 
     const SMALL: &str = "format = 1\nname = 'small'\nsource = 'a test'\n\n[cores]\ncount = 2\n";
 
@@ -923,6 +961,8 @@ mod tests {
             count: 2,
             background: 0.1,
             crowding: 0.12,
+            cache_bytes: 2e6,
+            slice_us: 1400.0,
             wake_up_us: 25.0,
             deep_wake_up_us: 60.0,
             deep_after_us: 200.0,
@@ -952,7 +992,10 @@ mod tests {
             crt_us: BTreeMap::from([("2048".into(), 507.0)]),
         };
         profile.devices.insert("A".into(), device);
-        profile.costs.tls.insert("TLS_AES_256_GCM_SHA384".into(), Cost { turn_us: 1.0, message_us: 2.0, byte_ns: 0.3 });
+        profile.costs.tls.insert(
+            "TLS_AES_256_GCM_SHA384".into(),
+            Cost { turn_us: 1.0, message_us: 2.0, byte_ns: 0.3, long_byte_ns: Some(0.2), far_byte_ns: 0.1 },
+        );
         profile.journal = Journal { sync_us: 70.0, bytes_per_second: 9.7e8, group_commit: true };
         let row = AdapterTime {
             quality: Quality::Confidentiality,
@@ -961,6 +1004,15 @@ mod tests {
             elapsed_us: 17.0,
         };
         profile.channel = Some(SerialChannel { rest_us: 33.0, adapter: vec![row] });
+        profile.trust = Some(Trust {
+            runs: 24,
+            fitted_median: 0.02,
+            fitted_worst: 0.09,
+            left_out_median: 0.05,
+            left_out_worst: 0.3,
+            warnings: vec!["2 of 72 short runs were not steady".to_owned()],
+            unexplained: vec![Unexplained { run: "stream none 64 KB".to_owned(), measured: 100.0, predicted: 130.0 }],
+        });
         profile.load.push(Load { device: "A".into(), format: Format::Me, bits: 2048, rate: 2706.0 });
         let text = profile.to_toml().unwrap();
         assert_eq!(parse(&text).unwrap(), profile, "{text}");
@@ -1039,6 +1091,15 @@ mod tests {
         assert_eq!(times.call(8, 8), 880.0);
         assert!((times.call(4, 8) - (440.0 + 440.0 * 3.0 / 7.0)).abs() < 1e-9);
         assert_eq!(Times::from(500.0).call(3, 1), 1500.0, "without lanes, one after the other");
+    }
+
+    #[test]
+    fn a_long_message_costs_what_its_copied_part_and_the_rest_of_it_cost() {
+        let cost = Cost { message_us: 1.0, byte_ns: 0.5, ..Cost::default() };
+        let long = Cost { long_byte_ns: Some(0.25), far_byte_ns: 1.0, ..cost };
+        assert_eq!((cost.message(2000.0), long.message(2000.0)), (2.0, 2.0));
+        assert_eq!((cost.message(8192.0), long.message(8192.0)), (1.0 + 4.096, 1.0 + 2.048 + 1.024));
+        assert_eq!((cost.far(2000.0), long.far(2000.0), long.far(8192.0)), (0.0, 2.0, 4.096));
     }
 
     #[test]

@@ -18,9 +18,11 @@ use bulla_seal::policy::{ContentCipher, KeyReuse};
 use bulla_seal::ring::{self, Ring};
 use bulla_seal::{Bound, Content, Continuation, Dn, Expect, Opener, Packing, Policy, Sealer, Step};
 use bytes::Bytes;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -37,6 +39,10 @@ const ROUNDS: u32 = 5;
 const PAYLOADS: [usize; 2] = [2048, 65_536];
 /// How often two threads wake each other to tell how long that takes.
 const WAKE_UPS: usize = 2000;
+/// How long two threads on one core are watched, and from when on one of them was put aside for the other: an
+/// interrupt takes less.
+const SLICES_WATCHED: Duration = Duration::from_millis(400);
+const ASIDE: Duration = Duration::from_micros(300);
 /// An authority lives longer than the certificates of a day that it issues.
 const AUTHORITY_DAYS: u32 = 2;
 /// A thread that slept for so long may have to wait for its core to wake up, too.
@@ -243,6 +249,45 @@ fn round_trip(busy: Duration) -> (f64, f64) {
         drop(there);
         (median(waits), median(spent))
     })
+}
+
+/// How long a thread keeps its core while another one waits for it, microseconds: two threads on one core compute, and
+/// what counts is the median of how long one of them ran before the other did. 0 where the system lets no thread choose
+/// its core.
+pub(crate) fn slice_us() -> f64 {
+    let Some(core) = sched_getaffinity(None).ok().and_then(|mine| (0..CpuSet::MAX_CPU).find(|core| mine.is_set(*core)))
+    else {
+        return 0.0;
+    };
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| runs(core, &over))).collect();
+        thread::sleep(SLICES_WATCHED);
+        over.store(true, Ordering::Relaxed);
+        let runs: Vec<f64> = threads.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect();
+        if runs.len() < SAMPLES_MIN { 0.0 } else { median(runs) }
+    })
+}
+
+/// How long a thread on that core ran each time before it was put aside, microseconds.
+fn runs(core: usize, over: &AtomicBool) -> Vec<f64> {
+    let mut here = CpuSet::new();
+    here.set(core);
+    let mut runs = Vec::new();
+    if sched_setaffinity(None, &here).is_err() {
+        return runs;
+    }
+    let (mut begun, mut last) = (None, Instant::now());
+    while !over.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        if now.duration_since(last) >= ASIDE {
+            // The first run began before this thread was watched.
+            runs.extend(begun.map(|begun| last.duration_since(begun).as_nanos() as f64 / 1000.0));
+            begun = Some(now);
+        }
+        last = now;
+    }
+    runs
 }
 
 /// An accelerator in this process.

@@ -4,6 +4,7 @@ use super::command::Answer;
 use super::hardware::Utilisation;
 use super::predict::Prediction;
 use super::target::{CARD_COST, DEVICE_COST, THREAD_COST, Target};
+use super::trust::Trust;
 use super::what_if::WhatIf;
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::report::number::{self, number};
@@ -11,10 +12,15 @@ use bulla_table::{Column, Table};
 use std::fmt::Write;
 use std::iter;
 
+/// What is said of a profile that was written by hand, or by an earlier version.
+const UNKNOWN: &str = "not known: the profile does not say; `bulla plan calibrate` finds out for this machine";
+
 /// Everything that was asked.
 #[must_use]
 pub fn answer(answer: &Answer) -> String {
     let mut text = prediction(&answer.prediction);
+    let trust = answer.trust.as_ref().map_or_else(|| UNKNOWN.to_owned(), Trust::line);
+    line(&mut text, "trust", &trust);
     if !answer.what_if.is_empty() {
         text.push('\n');
         text.push_str(&what_ifs(&answer.prediction, &answer.what_if));
@@ -99,7 +105,7 @@ pub fn prediction(prediction: &Prediction) -> String {
     line(
         &mut text,
         "rate",
-        &format!("{} a second{within}, by {}", number(prediction.rate), prediction.solver.as_str()),
+        &format!("{} a second{within}, predicted by {}", number(prediction.rate), prediction.solver.as_str()),
     );
     if let Some(held) = prediction.held {
         let wanted = number(prediction.configuration.target_rate as f64);

@@ -153,6 +153,33 @@ impl Work {
     }
 }
 
+/// Orders of a transaction of the mix: each has two requests, and with them a connection more where each has its own.
+pub(super) fn orders_of_mix() -> f64 {
+    let shares = Act::MIX.iter().filter(|(act, _)| matches!(act, Act::Buy | Act::Sell));
+    f64::from(shares.map(|(_, share)| share).sum::<u32>()) / 100.0
+}
+
+/// What a transaction of the mix takes at the two ends on average, on a connection that is kept.
+pub(super) fn mean_of_mix(https: &Https) -> Ends {
+    let connecting = Connecting { requests: 1, full: Ends::default(), resumed: Ends::default(), resumes: false };
+    let work = Work { connecting, https: *https };
+    let mut mean = Ends::default();
+    for (act, share) in Act::MIX {
+        let mut steps = work.steps(act, &mut Connection::default());
+        if matches!(act, Act::Buy | Act::Sell) {
+            steps.extend(work.fills());
+        }
+        for step in steps {
+            match step {
+                Step::Serve(us) => mean.queue_manager_us += us * f64::from(share) / 100.0,
+                Step::Customer(us) | Step::Broker(us) => mean.application_us += us * f64::from(share) / 100.0,
+                _ => {}
+            }
+        }
+    }
+    mean
+}
+
 /// Privacy: signed, then wrapped for its recipient.
 fn seal(adapted: f64) -> [Step; 3] {
     let operation = |operation| Step::Operation(Key::Orders, operation);
@@ -179,7 +206,7 @@ fn drawn(random: &mut Random) -> Act {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::https::costs::Order;
+    use crate::plan::https::costs::{MixTimes, Order};
 
     fn ends(queue_manager_us: f64, application_us: f64) -> Ends {
         Ends { queue_manager_us, application_us }
@@ -231,6 +258,22 @@ mod tests {
             let count = steps.iter().filter(|step| **step == Step::Operation(Key::Orders, operation)).count();
             assert_eq!(count, 2, "{operation:?}");
         }
+    }
+
+    #[test]
+    fn the_mix_is_the_mean_of_its_acts_and_takes_as_many_times_as_long_as_was_measured() {
+        let work = work(1, false);
+        let mean = mean_of_mix(&work.https);
+        // Of a hundred: forty quotes, twenty summaries, ten accounts and eight orders.
+        let queue_manager_us = 0.4 * 40.0 + 0.2 * 80.0 + 0.1 * 48.0 + 0.08 * 300.0;
+        assert!((mean.queue_manager_us - queue_manager_us).abs() < 1e-9, "{mean:?}");
+        assert!((mean.application_us - (0.7 * 20.0 + 0.08 * 200.0)).abs() < 1e-9, "{mean:?}");
+        let mut https = work.https;
+        https.mix.request = MixTimes::of(mean.times(1.5, 2.0), mean);
+        let mixed = mean_of_mix(&https.mixed());
+        assert!((mixed.queue_manager_us - 1.5 * queue_manager_us).abs() < 1e-9, "{mixed:?}");
+        assert!((mixed.application_us - 2.0 * mean.application_us).abs() < 1e-9, "{mixed:?}");
+        assert_eq!(MixTimes::of(Ends::default(), mean), MixTimes::default(), "nothing was measured");
     }
 
     #[test]

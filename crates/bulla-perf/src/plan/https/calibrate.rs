@@ -1,6 +1,7 @@
 //! What HTTPS takes on this machine: runs of the trading workload in which customers do one thing alone.
 
-use super::costs::{Ends, Handshakes, Https, Order, Software};
+use super::acts::{mean_of_mix, orders_of_mix};
+use super::costs::{Ends, Handshakes, Https, Mix, MixTimes, Order, Software, times};
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -18,6 +19,9 @@ const CUSTOMERS: u32 = 8;
 const KEPT: u32 = 10_000;
 /// The listener's key where its length does not matter, and the suite of TLS 1.2.
 const KEY: &str = "rsa2048";
+/// The listener's key where the mix is measured on fresh connections: one whose signatures neither take all the time
+/// nor next to none.
+const MIX_KEY: &str = "rsa3072";
 /// Keys of which it is measured what software signs with them.
 const SOFTWARE_KEYS: [&str; 3] = ["rsa2048", "rsa4096", "p256"];
 /// An operation of which a run has fewer is not known.
@@ -28,7 +32,8 @@ const OTHERS: [&str; 4] = ["application", "devices", "protection", "unattributed
 /// What one run is.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
-    act: Act,
+    /// What customers do; none for the mix.
+    act: Option<Act>,
     key: &'static str,
     requests: u32,
     resumed: bool,
@@ -37,7 +42,7 @@ struct Trial {
 }
 
 const KEPT_12: Trial =
-    Trial { act: Act::Quote, key: KEY, requests: KEPT, resumed: false, tls13: false, software: false };
+    Trial { act: Some(Act::Quote), key: KEY, requests: KEPT, resumed: false, tls13: false, software: false };
 const FRESH_12: Trial = Trial { requests: 1, ..KEPT_12 };
 const FRESH_13: Trial = Trial { tls13: true, ..FRESH_12 };
 
@@ -81,20 +86,22 @@ pub(in crate::plan) fn measure(
     repeats: u32,
     teller: &Teller,
 ) -> Result<()> {
-    let kept = |act| Trial { act, ..KEPT_12 };
+    let kept = |act| Trial { act: Some(act), ..KEPT_12 };
+    let mixed = |trial| Trial { act: None, ..trial };
     let resumed = |trial| Trial { resumed: true, ..trial };
     let software = |trial| Trial { software: true, ..trial };
     let acts = [Act::Quote, Act::Home, Act::Portfolio, Act::Update, Act::Register, Act::SignOut, Act::Buy].map(kept);
+    let mixes = [mixed(KEPT_12), mixed(Trial { key: MIX_KEY, ..FRESH_12 })];
     let handshakes = [FRESH_12, resumed(FRESH_12), FRESH_13, resumed(FRESH_13)];
     let in_software = [software(kept(Act::Quote)), software(kept(Act::Buy))];
     let signs = SOFTWARE_KEYS.map(|key| software(Trial { key, ..FRESH_12 }));
-    let trials: Vec<Trial> = acts.into_iter().chain(handshakes).chain(in_software).chain(signs).collect();
+    let trials: Vec<Trial> = acts.into_iter().chain(mixes).chain(handshakes).chain(in_software).chain(signs).collect();
     let mut short = Short::new(host, CUSTOMERS);
     let mut taken: Vec<Vec<Taken>> = vec![Vec::new(); trials.len()];
     for repeat in 1..=repeats {
         for (number, trial) in trials.iter().enumerate() {
             teller.begin(&format!("https, {} of {}, round {repeat} of {repeats}", number + 1, trials.len()))?;
-            let running = short.start(&trial.configuration(), Some(trial.act))?;
+            let running = short.start(&trial.configuration(), trial.act)?;
             let sample = pace::watched(host, running, &trial.configuration(), timing, teller)?;
             taken[number].push(of(&sample, profile));
         }
@@ -109,6 +116,8 @@ pub(in crate::plan) fn measure(
         persistent,
         publish,
         buy,
+        kept_mix,
+        fresh_mix,
         full12,
         resumed12,
         full13,
@@ -130,8 +139,7 @@ pub(in crate::plan) fn measure(
         |full, resumed| Handshakes { full: beyond(full, quote, checks), resumed: beyond(resumed, quote, 0.0) };
     let tls12 = handshakes(full12, resumed12);
     let slow_full = slow_signs.first().map_or(Ends::default(), |slow| beyond(slow, slow_quote, checks));
-    let times = |slow: f64, usual: f64| if usual > 0.0 && slow > 0.0 { slow / usual } else { 1.0 };
-    profile.https = Some(Https {
+    let mut https = Https {
         tls12,
         tls13: handshakes(full13, resumed13),
         get: quote.ends,
@@ -145,11 +153,21 @@ pub(in crate::plan) fn measure(
             application_us: buy.ends.application_us,
             protection_us: buy.protection_us,
         },
+        mix: Mix::default(),
         software: Software {
             handshake_times: times(slow_full.queue_manager_us, tls12.full.queue_manager_us),
             request_times: times(slow_quote.ends.queue_manager_us, quote.ends.queue_manager_us),
         },
-    });
+    };
+    let connections = 1.0 + orders_of_mix();
+    let check = profile.cpu.get(MIX_KEY).and_then(|operations| operations.verify).map_or(0.0, |times| times.alone);
+    let handshake = beyond(fresh_mix, kept_mix, connections * check).times(1.0 / connections, 1.0 / connections);
+    https.mix = Mix {
+        protection_times: times(kept_mix.protection_us, orders_of_mix() * https.order.protection_us),
+        request: MixTimes::of(kept_mix.ends, mean_of_mix(&https)),
+        handshake: MixTimes::of(handshake, tls12.full),
+    };
+    profile.https = Some(https);
     profile.software = in_software_by_key(slow_signs.iter().chain([slow_buy]));
     Ok(())
 }

@@ -65,6 +65,61 @@ impl Default for Software {
     }
 }
 
+/// So many times as long something takes at each end where customers do all that the mix has, beside where they all do
+/// one thing alone.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct MixTimes {
+    /// At the queue manager.
+    pub queue_manager_times: f64,
+    /// At the application.
+    pub application_times: f64,
+}
+
+impl Default for MixTimes {
+    fn default() -> Self {
+        Self { queue_manager_times: 1.0, application_times: 1.0 }
+    }
+}
+
+/// So many times as long; 1 where one of the two is not known.
+pub(super) fn times(measured: f64, parts: f64) -> f64 {
+    if measured > 0.0 && parts > 0.0 { measured / parts } else { 1.0 }
+}
+
+impl MixTimes {
+    /// From what was measured in the mix, and what its parts come to.
+    #[must_use]
+    pub fn of(measured: Ends, parts: Ends) -> Self {
+        Self {
+            queue_manager_times: times(measured.queue_manager_us, parts.queue_manager_us),
+            application_times: times(measured.application_us, parts.application_us),
+        }
+    }
+
+    fn on(self, ends: Ends) -> Ends {
+        ends.times(self.queue_manager_times, self.application_times)
+    }
+}
+
+/// What the mix does to its parts.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Mix {
+    /// What adapters do for an order: where orders come now and then, each wakes adapters by itself.
+    pub protection_times: f64,
+    /// Requests on a connection that is kept, orders among them.
+    pub request: MixTimes,
+    /// Handshakes.
+    pub handshake: MixTimes,
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        Self { protection_times: 1.0, request: MixTimes::default(), handshake: MixTimes::default() }
+    }
+}
+
 /// What the trading workload needs to be known of HTTPS. Requests are on a connection that is kept.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -87,14 +142,33 @@ pub struct Https {
     pub publish: Ends,
     /// A sealed order and its confirmation.
     pub order: Order,
+    /// What the mix does to all that.
+    pub mix: Mix,
     /// Without the processor's instructions.
     pub software: Software,
 }
 
 impl Https {
+    /// The same as customers with the mix find it.
+    #[must_use]
+    pub fn mixed(mut self) -> Https {
+        let Mix { protection_times, request, handshake } = self.mix;
+        let Https { tls12, tls13, get, get_4k, list, put, put_persistent, publish, order, .. } = &mut self;
+        for ends in [get, get_4k, list, put, put_persistent, publish] {
+            *ends = request.on(*ends);
+        }
+        order.queue_manager_us *= request.queue_manager_times;
+        order.application_us *= request.application_times;
+        order.protection_us *= protection_times;
+        for ends in [&mut tls12.full, &mut tls12.resumed, &mut tls13.full, &mut tls13.resumed] {
+            *ends = handshake.on(*ends);
+        }
+        self
+    }
+
     /// All of it, so many times as long.
     pub(in crate::plan) fn stretch(&mut self, factor: f64) {
-        let Https { tls12, tls13, get, get_4k, list, put, put_persistent, publish, order, software: _ } = self;
+        let Https { tls12, tls13, get, get_4k, list, put, put_persistent, publish, order, mix: _, software: _ } = self;
         for handshakes in [tls12, tls13] {
             handshakes.full.stretch(factor);
             handshakes.resumed.stretch(factor);

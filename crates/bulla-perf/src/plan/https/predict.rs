@@ -1,6 +1,6 @@
 //! From a profile and a configuration of the trading workload to what it would do.
 
-use super::acts::{Connecting, Work};
+use super::acts::{Connecting, Work, orders_of_mix};
 use super::costs::{Ends, Https};
 use super::simulation::{self, Outcome, System};
 use crate::configuration::{Configuration, Quality};
@@ -9,7 +9,7 @@ use crate::plan::mva::{self, Station};
 use crate::plan::predict::{DeviceUse, Prediction, Solver, StationUse, Workload, bottleneck, latency, parse_devices};
 use crate::plan::profile::{Device, DeviceKind, Operation, Place, Profile};
 use crate::plan::what_if::set_cores;
-use crate::workload::trade::{Act, TLS13};
+use crate::workload::trade::TLS13;
 use bulla_device::Form;
 use std::collections::BTreeMap;
 
@@ -107,8 +107,7 @@ fn check(configuration: &Configuration) -> Result<()> {
 
 /// Operations with the listener's key and with that of orders, a transaction.
 fn operations(configuration: &Configuration) -> (f64, f64) {
-    let shares = Act::MIX.iter().filter(|(act, _)| matches!(act, Act::Buy | Act::Sell));
-    let orders = f64::from(shares.map(|(_, share)| share).sum::<u32>()) / 100.0;
+    let orders = orders_of_mix();
     let handshakes = (1.0 + orders) / f64::from(configuration.requests.max(1));
     (if configuration.resumed { 0.0 } else { handshakes }, OPERATIONS_OF_ORDER * orders)
 }
@@ -127,7 +126,8 @@ fn card_carrying(
         return Err(Error::Usage(format!("no accelerator has {}: a card is derived for RSA alone", configuration.key)));
     };
     let software = Configuration { devices: "software".to_owned(), ..configuration.clone() };
-    let rate = simulation::run(&system(profile, https, &software, setup, None)?, seed).rate;
+    let in_software = simulation::run(&system(profile, https, &software, setup, None)?, seed);
+    let rate = in_software.rate;
     let card = built_in(DeviceKind::Accelerator);
     let (signs, of_orders) = operations(configuration);
     let us = |operation| card.times(&setup.order_key, operation).map_or(0.0, |times| times.alone);
@@ -146,7 +146,23 @@ fn card_carrying(
         "derived: RSA-CRT-{bits}={us:.0}, so that one accelerator carries {times} times what software does, which is \
          predicted as {rate:.0} a second"
     ));
+    remarks.push(where_cores_are_full(profile, setup, &in_software));
     Ok((bits.to_owned(), us))
+}
+
+/// How many times what software does the cores carry by themselves, whatever cards there are: a card takes operations
+/// with keys from them, and nothing else.
+fn where_cores_are_full(profile: &Profile, setup: &Setup, software: &Outcome) -> String {
+    let is_here = |role: &str| !(setup.customers == Customers::Elsewhere && role == "application");
+    let all: f64 = software.cpu_us.iter().filter(|(role, _)| is_here(role)).map(|(_, us)| us).sum();
+    let own = all - software.cpu_us.get("devices").copied().unwrap_or(0.0);
+    let cores = profile.cores.count;
+    let times = f64::from(cores) / own * 1e6 / software.rate;
+    format!(
+        "software is predicted to keep {:.1} of {cores} cores busy with {all:.0} µs a transaction, {own:.0} of them \
+         without operations with keys: cores that are full of those carry {times:.1} times what software does",
+        software.cores_busy
+    )
 }
 
 /// A modelled card, as the queue manager has it by itself.
@@ -242,7 +258,7 @@ fn system(
             times[operation as usize] = known.map(|times| times.alone).filter(|_| !(all_cards && on_card));
         }
     }
-    let (mut https, software) = (*https, https.software);
+    let (mut https, software) = (https.mixed(), https.software);
     if is_software {
         let requests = |ends: &mut Ends| *ends = ends.times(software.request_times, 1.0);
         let Https { get, get_4k, list, put, put_persistent, publish, order, .. } = &mut https;

@@ -5,7 +5,7 @@ use super::acts::{Connection, Key, Step, Work};
 use super::devices::{Device, Job, ns};
 use crate::plan::profile::{self, Operation, Place};
 use crate::plan::random::Random;
-use crate::plan::simulation::cores::Cores;
+use crate::plan::simulation::cores::{Cores, Turn};
 use crate::plan::simulation::{BATCHES, mean_within};
 use bulla_device::scheduler::rules;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -175,7 +175,7 @@ impl<'a> Simulation<'a> {
             order: 0,
             timers: BTreeSet::new(),
             events: BTreeMap::new(),
-            cores: Cores::new(capacity, system.cores.crowding),
+            cores: Cores::new(capacity, system.cores.crowding, system.cores.slice_us),
             threads: Vec::new(),
             tokens: Vec::new(),
             free: Vec::new(),
@@ -218,7 +218,8 @@ impl<'a> Simulation<'a> {
             match (self.cores.next(), timer) {
                 (Some(core), timer) if timer.is_none_or(|timer| core <= timer) => {
                     self.now = core.max(self.now);
-                    if let Some(thread) = self.cores.finish(self.now) {
+                    // Who waits here has its work with it, so that none begins without.
+                    if let Some(Turn::Begins(thread) | Turn::Ends(thread)) = self.cores.happens(self.now) {
                         self.ends(thread);
                     }
                 }

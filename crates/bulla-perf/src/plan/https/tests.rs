@@ -1,6 +1,6 @@
 //! Predictions of the trading workload beside what must hold of any.
 
-use super::costs::{Ends, Handshakes, Https, Order, Software};
+use super::costs::{Ends, Handshakes, Https, Mix, Order, Software};
 use super::{Customers, Setup, predict};
 use crate::configuration::{Configuration, Quality};
 use crate::plan::Profile;
@@ -38,6 +38,7 @@ fn profile() -> Profile {
         put_persistent: ends(80.0, 50.0),
         publish: ends(60.0, 50.0),
         order: Order { queue_manager_us: 200.0, application_us: 200.0, protection_us: 100.0 },
+        mix: Mix::default(),
         software: Software { handshake_times: 1.5, request_times: 1.2 },
     });
     profile

@@ -48,7 +48,7 @@ fn two_cores() -> Profile {
     let mut profile = Profile::empty("two cores", "made up for a test");
     profile.cores = Cores { count: 2, wake_up_us: 5.0, wake_us: 1.0, ..Cores::default() };
     profile.threads.adapters = 2;
-    let cost = |turn_us, message_us, byte_ns| Cost { turn_us, message_us, byte_ns };
+    let cost = |turn_us, message_us, byte_ns| Cost { turn_us, message_us, byte_ns, ..Cost::default() };
     profile.costs.application = PutGet { put: cost(2.0, 0.3, 0.1), get: cost(2.0, 0.3, 0.1) };
     profile.costs.queue_manager = PutGet { put: cost(3.0, 0.5, 0.1), get: cost(3.0, 0.5, 0.1) };
     profile.costs.hand_over_us = 2.0;

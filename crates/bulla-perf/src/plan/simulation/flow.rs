@@ -6,6 +6,7 @@ use super::{
     POOLED_KEYS_MAX, Pace, REFILL_PART, Role, SHARED_MIN_US, SLICE_US, Shape, Side, Simulation, Stage, State,
     TASKS_OF_ASKER_MAX, TURN_ITEMS_MAX, Task,
 };
+use crate::plan::operations::Step;
 use std::collections::VecDeque;
 
 /// Of opening, beside the operation, what a dispatcher has done when it finds that it does not know the content key:
@@ -41,6 +42,16 @@ impl Simulation<'_> {
         self.threads[thread].emissions.push(emission);
     }
 
+    /// What a message takes in a step, with what waits as far from the caches as it is now.
+    fn touches(&self, step: &Step) -> f64 {
+        let cache = self.system.cores.cache_bytes;
+        if cache <= 0.0 || step.far <= 0.0 {
+            return step.message;
+        }
+        let waiting = (self.messages.len() - self.free_messages.len()) as f64 * self.system.class.bytes;
+        step.message + step.far * waiting / (waiting + cache)
+    }
+
     fn new_message(&mut self, link: usize, began: f64) -> usize {
         let message = Message { link, began, turn: 0, key: 0 };
         match self.free_messages.pop() {
@@ -58,7 +69,7 @@ impl Simulation<'_> {
     /// Puts a message; one that belongs to no transaction yet begins one when it leaves.
     fn put(&mut self, thread: usize, link: usize, began: Option<f64>, bill: &mut Bill) {
         let class = &self.system.class;
-        bill.add(Role::Application, class.app_put.message + class.tls_client);
+        bill.add(Role::Application, self.touches(&class.app_put) + class.tls_client);
         let message = self.new_message(link, began.unwrap_or(self.now));
         let to = self.links[link].arrives;
         self.emit(
@@ -77,7 +88,7 @@ impl Simulation<'_> {
             Item::Due(count) => self.sources[pair].due += count,
             Item::Get(reply) => {
                 let class = &self.system.class;
-                bill.add(Role::Application, class.app_get.message + class.tls_client);
+                bill.add(Role::Application, self.touches(&class.app_get) + class.tls_client);
                 *gets = true;
                 let done = self.messages[reply];
                 self.free_messages.push(reply);
@@ -123,7 +134,7 @@ impl Simulation<'_> {
     fn second(&mut self, thread: usize, pair: usize, item: Item, bill: &mut Bill, puts: &mut bool, gets: &mut bool) {
         let Item::Get(message) = item else { return };
         let class = &self.system.class;
-        bill.add(Role::Application, class.app_get.message + class.tls_client);
+        bill.add(Role::Application, self.touches(&class.app_get) + class.tls_client);
         *gets = true;
         let got = self.messages[message];
         self.free_messages.push(message);
@@ -166,7 +177,7 @@ impl Simulation<'_> {
             Item::Arrive(message) => {
                 self.read_from(self.messages[message].link, bill);
                 let class = &self.system.class;
-                bill.add(Role::QueueManager, class.qm_put.message);
+                bill.add(Role::QueueManager, self.touches(&class.qm_put));
                 bill.add(Role::Tls, class.tls_client);
                 if self.system.channel {
                     bill.add(Role::ChannelInitiator, class.send.message + class.send.turn);
@@ -234,6 +245,7 @@ impl Simulation<'_> {
             self.sealed_here.push_back(message);
         } else if class.live_on_dispatcher && !link.live.is_empty() {
             self.messages[message].key = use_live_key(&mut link.live);
+            bill.add(Role::QueueManager, class.live);
             bill.add(Role::Protection, class.seal_live);
             self.sealed_here.push_back(message);
         } else {
@@ -311,6 +323,7 @@ impl Simulation<'_> {
             if !class.is_protected() {
                 self.opened(thread, message, bill);
             } else if known && class.live_on_dispatcher {
+                bill.add(Role::QueueManager, class.live);
                 bill.add(Role::Protection, class.open_live);
                 self.opened(thread, message, bill);
             } else {
@@ -335,7 +348,7 @@ impl Simulation<'_> {
             link.open_turn += 1;
             self.write_to(at, bill);
             let class = &self.system.class;
-            bill.add(Role::QueueManager, class.qm_get.message);
+            bill.add(Role::QueueManager, self.touches(&class.qm_get));
             bill.add(Role::Tls, class.tls_client);
             let getter = self.links[at].getter;
             self.emit(thread, Emission::Over(getter, Item::Get(message)));
@@ -384,7 +397,8 @@ impl Simulation<'_> {
     pub(super) fn synced(&mut self, thread: usize) {
         self.waker = Some(thread);
         self.say(thread);
-        self.begin(thread);
+        self.threads[thread].state = State::Waking;
+        self.cores.ready(self.now, thread);
         self.waker = None;
     }
 

@@ -12,7 +12,7 @@ mod flow;
 use super::operations::Class;
 use super::profile;
 use super::random::Random;
-use cores::Cores;
+use cores::{Cores, Turn};
 use devices::{Device, Job};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -490,7 +490,7 @@ impl<'a> Simulation<'a> {
             timers: BinaryHeap::new(),
             events: Vec::new(),
             free_events: Vec::new(),
-            cores: Cores::new(capacity, system.cores.crowding),
+            cores: Cores::new(capacity, system.cores.crowding, system.cores.slice_us),
             threads: Vec::new(),
             adapters: Vec::new(),
             first_dispatcher: 0,
@@ -646,8 +646,10 @@ impl<'a> Simulation<'a> {
                 }
                 (_, Some(time)) => {
                     self.now = time.max(self.now);
-                    if let Some(thread) = self.cores.finish(self.now) {
-                        self.chunk_ends(thread);
+                    match self.cores.happens(self.now) {
+                        Some(Turn::Begins(thread)) => self.begin(thread),
+                        Some(Turn::Ends(thread)) => self.chunk_ends(thread),
+                        None => {}
                     }
                 }
                 (Some(_), None) => unreachable!("the arm before takes it"),
@@ -658,7 +660,10 @@ impl<'a> Simulation<'a> {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Wake(thread) => self.begin(thread),
+            Event::Wake(thread) => {
+                self.cores.keep_promise();
+                self.cores.ready(self.now, thread);
+            }
             Event::Deliver(thread, item) => self.give(thread, item),
             Event::Tick(pair) => self.tick(pair),
             Event::Card(device, engine) => self.engine_done(device, engine),
@@ -705,22 +710,26 @@ impl<'a> Simulation<'a> {
         let deep = cores.deep_after_us > 0.0 && slept >= cores.deep_after_us;
         let (latency, sleeper_us) =
             if deep { (cores.deep_wake_up_us, cores.deep_sleep_us) } else { (cores.wake_up_us, cores.sleep_us) };
-        let mut waits = 0.0;
-        if self.cores.has_idle() {
-            waits = latency;
-            // A core that runs something takes the woken thread up without being interrupted.
-            if let Some(waker) = self.waker {
-                self.threads[waker].debt += cores.wake_us;
-            }
-        }
         self.threads[thread].debt += sleeper_us;
         self.threads[thread].state = State::Waking;
-        // Also without latency not before the waker has said everything.
-        self.at(self.now + waits, Event::Wake(thread));
+        if !self.cores.has_idle() {
+            // A core that runs something takes the woken thread up without being interrupted.
+            self.cores.ready(self.now, thread);
+            return;
+        }
+        if let Some(waker) = self.waker {
+            self.threads[waker].debt += cores.wake_us;
+        }
+        self.cores.promise();
+        self.at(self.now + latency, Event::Wake(thread));
     }
 
-    /// A thread takes up a turn, or goes to sleep.
+    /// A thread that has a core takes up a turn, or goes to sleep; after its slice others come first.
     fn begin(&mut self, thread: usize) {
+        if self.cores.is_over_its_slice(thread) {
+            self.threads[thread].state = State::Waking;
+            return self.cores.ready(self.now, thread);
+        }
         let mut bill = Bill::default();
         let works = match self.threads[thread].kind {
             Kind::Adapter => self.adapter_turn(thread, &mut bill),
