@@ -16,7 +16,7 @@ use crate::report_options;
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::MessageId;
 use bulla_amqp::{BodyForm, Header, Payload, Sections, Value, check_body, with_header};
-use bulla_queue::{Chunks, Message};
+use bulla_queue::{Chunks, Keys, Message};
 use bulla_seal::{Bound, Content, Expect, Opened, Packing, Sealed, Verified};
 use bytes::Bytes;
 pub use label::{
@@ -238,6 +238,22 @@ impl Arrival {
         }
     }
 
+    /// Which keys open the message: of one that claims to be sealed its recipients. A compare for any other.
+    fn needed_keys(&self) -> Keys {
+        if !self.claims_seal() {
+            return Keys::None;
+        }
+        let read = self.sealed_body().map(|der| bulla_seal::recipients(&der));
+        match read {
+            Ok(Ok(names)) if !names.is_empty() => Keys::OneOf(names.into()),
+            // What can't be read as any seal is opened by no key.
+            Err(_) | Ok(Ok(_) | Err(bulla_seal::OpenError::NotSealed | bulla_seal::OpenError::Malformed { .. })) => {
+                Keys::None
+            }
+            Ok(Err(_)) => Keys::Unknown,
+        }
+    }
+
     /// What the opener compares a sealed message's binding with.
     pub fn expect(&self, destinations: Vec<String>) -> Expect {
         Expect {
@@ -411,6 +427,7 @@ impl Arrival {
             available_at_ms: self.available_at_ms(),
             put_at_ms: self.wall_ms,
             user: user.map(Into::into),
+            keys: self.needed_keys(),
             body,
         }
     }
@@ -490,7 +507,8 @@ impl Envelope {
         self.fields.write(&self.message_id, &encoded, &mut head);
         head.extend_from_slice(&self.application_properties);
         data_section_head(sealed.der.len(), &mut head);
-        Message { body: Chunks::from(vec![Bytes::from(head), sealed.der]), ..self.frame }
+        let keys = sealed.recipients.map_or(Keys::None, Keys::OneOf);
+        Message { keys, body: Chunks::from(vec![Bytes::from(head), sealed.der]), ..self.frame }
     }
 }
 
@@ -634,6 +652,11 @@ pub fn message_id(payload: &Payload) -> Option<String> {
 /// Bytes of a binary message id that are told.
 const MESSAGE_ID_BYTES_SHOWN: usize = 128;
 
+/// Which keys open a message, by its body as it lies on a queue.
+pub fn keys_of_body(body: &Chunks) -> Keys {
+    Arrival::read(&payload_of(body), 0).map_or(Keys::Unknown, |arrival| arrival.needed_keys())
+}
+
 /// A queue's body as the engine's payload: no byte is copied.
 pub fn payload_of(body: &Chunks) -> Payload {
     into_payload(body.clone())
@@ -720,7 +743,7 @@ mod tests {
         let (envelope, content, bound) =
             arrival.into_envelope(Defaults::default(), "Q@QM".into(), &mut Random::counting(), None).unwrap();
         let most = envelope.overhead() + der.len();
-        let sealed = Sealed { der: Bytes::from_static(der), smime_type: "signed-data" };
+        let sealed = Sealed { der: Bytes::from_static(der), smime_type: "signed-data", recipients: None };
         let message = envelope.sealed(sealed);
         assert!(message.body.len() <= most, "{} bytes, predicted at most {most}", message.body.len());
         (contiguous(&message), content, bound)

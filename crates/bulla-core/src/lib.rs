@@ -24,6 +24,7 @@ pub mod envelope;
 pub mod events;
 pub mod front;
 pub mod idempotency;
+pub mod key_use;
 pub mod limits;
 pub mod log;
 pub mod mailbox;

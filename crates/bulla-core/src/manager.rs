@@ -203,6 +203,7 @@ impl State {
         let mut users = ConnectedUsers::default();
         users.follow_kept(definitions.kept());
         store.tell_marks_by(report_options::body_asks);
+        store.tell_keys_by(crate::envelope::keys_of_body);
         Self {
             keys: Keys::read(store.notes_of_all(idempotency::PREFIX)),
             store,

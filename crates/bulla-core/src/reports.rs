@@ -15,7 +15,7 @@ use crate::report_options::asked_of;
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::{MessageId as AmqpId, Properties};
 use bulla_amqp::{BodyForm, MessageBody, MessageParts, Payload, Sections, Symbol, Timestamp, Value};
-use bulla_queue::{Expired, Found, Marker, Message, MessageId};
+use bulla_queue::{Expired, Found, Keys, Marker, Message, MessageId};
 use bulla_seal::policy::Quality;
 use std::time::Instant;
 
@@ -254,10 +254,14 @@ impl Report {
             denials::tell(at.manager, at.now, "a report for", user, &refusal);
             return;
         }
-        let message = Message { body: chunks_of(report.clone()), ..of_the_queue_manager(found, *wall_ms) };
+        let body = chunks_of(report.clone());
+        // It may carry a sealed message.
+        let keys = envelope::keys_of_body(&body);
+        let message = Message { keys: keys.clone(), body, ..of_the_queue_manager(found, *wall_ms) };
         let Err(refusal) = put(state, to, message) else { return };
         let label = Label::new(Some(refusal.reason), "report", &refusal.detail, to, *wall_ms);
         let labelled = Message {
+            keys,
             body: envelope::labelled(report, &label, found.into()).body,
             ..of_the_queue_manager(found, *wall_ms)
         };
@@ -279,6 +283,7 @@ fn of_the_queue_manager(found: &Found, wall_ms: u64) -> Message {
         available_at_ms: None,
         put_at_ms: wall_ms,
         user: found.user.clone(),
+        keys: Keys::None,
         body: bytes::Bytes::new().into(),
     }
 }

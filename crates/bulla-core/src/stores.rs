@@ -13,8 +13,8 @@ use crate::maps::HashMap;
 use crate::mqsc::kept;
 use bulla_queue::{
     Arrivals, Backlog, Chunks, Crossing, Cursor, DefineError, DefinitionUnit, Expired, Found, IDENTITY_BYTES,
-    JournalError, KeysOf, Look, Looked, Marker, Message, MessageId, Place, PutError, QueueAttributes, QueueChange,
-    QueueId, QueueStatus, ReadError, RemoveError, ScratchTotals, Seen, Store, StoreNumber, Ticket, Totals,
+    JournalError, KeyUse, Keys, KeysOf, Look, Looked, Marker, Message, MessageId, Place, PutError, QueueAttributes,
+    QueueChange, QueueId, QueueStatus, ReadError, RemoveError, ScratchTotals, Seen, Store, StoreNumber, Ticket, Totals,
 };
 pub use error::StoresError;
 use handover::{Asks, Way};
@@ -469,6 +469,9 @@ impl Stores {
         self.admits(to, &replacement, 0)?;
         let (_, found) = self.find(id).ok_or(PutError::NotLocked { id })?;
         replacement.persistent |= found.persistent;
+        if replacement.keys == Keys::None {
+            replacement.keys = self.needed_keys(id).unwrap_or_default();
+        }
         self.commit_from(id.store(), vec![(to, replacement)], &[id], &[])
     }
 
@@ -595,6 +598,21 @@ impl Stores {
     pub fn tell_marks_by(&mut self, asks: fn(&Chunks) -> bool) {
         self.asks = Some(asks);
         self.all_mut().for_each(|store| store.tell_marks_by(asks));
+    }
+
+    /// As [`Store::tell_keys_by`], for all stores.
+    pub fn tell_keys_by(&mut self, keys_of: fn(&Chunks) -> Keys) {
+        self.all_mut().for_each(|store| store.tell_keys_by(keys_of));
+    }
+
+    /// As [`Store::key_use`].
+    pub fn key_use(&mut self, queue: QueueId) -> Vec<KeyUse> {
+        self.of_mut(queue.store()).key_use(queue)
+    }
+
+    /// As [`Store::needed_keys`].
+    pub fn needed_keys(&self, id: MessageId) -> Option<Keys> {
+        self.of(id.store()).needed_keys(id)
     }
 
     /// As [`Store::mark`].

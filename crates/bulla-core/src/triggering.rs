@@ -10,7 +10,7 @@ use crate::events::json_message;
 use crate::manager::State;
 use crate::maps::{HashMap, HashSet};
 use bulla_amqp::Value;
-use bulla_queue::{Arrivals, Message, PutError, QueueId};
+use bulla_queue::{Arrivals, Keys, Message, PutError, QueueId};
 use std::time::{Duration, Instant};
 
 /// Trigger messages of one queue at one moment with TRIGTYPE(EVERY): what comes in one turn beyond it is told of by
@@ -205,6 +205,7 @@ fn message(
         available_at_ms: None,
         put_at_ms: wall_ms,
         user: None,
+        keys: Keys::None,
         body: chunks_of(body),
     }
 }

@@ -11,8 +11,8 @@ use bulla_catalog::findings::Findings;
 use bulla_catalog::limits::UserStatus;
 use bulla_catalog::lockouts::InForce;
 use bulla_catalog::status::{
-    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, InitiatorStatus, PolicyStatus, QueueStatus,
-    Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, TopicStatus,
+    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, InitiatorStatus, KeyUseStatus, PolicyStatus,
+    QueueStatus, Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, TopicStatus,
 };
 use bulla_catalog::{Change, DeadLetter, Definitions, QueueManager};
 use std::fmt::{self, Display};
@@ -115,6 +115,15 @@ pub trait Administered {
     /// Its dispatcher did not answer in time.
     fn stop_connection(&mut self, _id: ConnectionId) -> Result<Option<Connected>, AdminError> {
         Ok(None)
+    }
+
+    /// Which keys the messages need that lie on queues, or are in units of work for them, where the queue's name is
+    /// wanted. None where the target has no messages.
+    ///
+    /// # Errors
+    /// It can't be found out now.
+    fn key_use(&mut self, _is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<KeyUseStatus>, AdminError> {
+        Ok(Vec::new())
     }
 
     /// Lockouts in force. None where the target has no connections.

@@ -8,6 +8,7 @@ mod commands;
 mod connection;
 mod device;
 mod key;
+mod key_use;
 mod lockout;
 pub(crate) mod messages;
 mod protection;
@@ -184,6 +185,7 @@ pub enum Doing {
     BeginUnit,
     DisplayChannelRule,
     DisplayLimitStatus,
+    DisplayKeyUse,
     DisplayLockout,
     ResetLockout,
     DisplayConnection,
@@ -376,6 +378,7 @@ const NOUNS: &[(&str, &[&str])] = &[
     ("UNIT", &[]),
     ("LIMITSTATUS", &["LIMS"]),
     ("CHLAUTH", &[]),
+    ("KEYUSE", &["KU"]),
     ("LOCKOUT", &[]),
     ("CONN", &[]),
 ];

@@ -13,7 +13,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use bulla_queue::{
-    Chunks, DirStorage, Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, QueueAttributes, Store, Ticket,
+    Chunks, DirStorage, Driver, FileLog, FileLogOptions, FileSpill, Keys, Limits, Message, QueueAttributes, Store,
+    Ticket,
 };
 use bytes::Bytes;
 
@@ -41,7 +42,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn message(body: &Bytes, persistent: bool) -> Message {
     let body = Chunks::from(body.clone());
-    Message { priority: 4, persistent, expires_at_ms: None, available_at_ms: None, put_at_ms: 1, user: None, body }
+    Message {
+        priority: 4,
+        persistent,
+        expires_at_ms: None,
+        available_at_ms: None,
+        put_at_ms: 1,
+        user: None,
+        keys: Keys::None,
+        body,
+    }
 }
 
 fn open(dir: &Path, driver: Driver) -> Result<(Store, Receiver<()>), Box<dyn Error>> {

@@ -194,7 +194,7 @@ impl Check {
                 Record::ObjectGone { name } => {
                     self.objects.remove(name);
                 }
-                Record::Failed { .. } | Record::Delayed { .. } => {}
+                Record::Failed { .. } | Record::Delayed { .. } | Record::Keys { .. } => {}
             }
         }
     }

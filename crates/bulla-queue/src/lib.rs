@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use std::time::Instant;
-//! use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, QueueAttributes, Store, Ticket};
+//! use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Keys, Limits, Message, QueueAttributes, Store, Ticket};
 //! use bulla_queue::sim::SimDisk;
 //!
 //! let options = FileLogOptions { segment_bytes: 1 << 20, driver: Driver::Inline, ..FileLogOptions::default() };
@@ -17,7 +17,7 @@
 //! let orders = store.define("ORDERS", QueueAttributes::default())?;
 //! let order = Message {
 //!     priority: 4, persistent: true, expires_at_ms: None, available_at_ms: None, put_at_ms: 0, user: None,
-//!     body: vec![1, 2, 3].into(),
+//!     keys: Keys::None, body: vec![1, 2, 3].into(),
 //! };
 //! let ticket = store.put(orders, order)?;
 //! store.flush(Instant::now())?; // once a turn of the caller's loop
@@ -50,23 +50,23 @@ pub use file_log::{
 };
 pub use log::Log;
 pub use message::{
-    Chunks, Found, Message, MessageId, PRIORITY_DEFAULT, PRIORITY_MAX, Place, QueueId, STORES_MAX, StoreNumber, Ticket,
-    User,
+    Chunks, Found, KeyNames, Keys, Message, MessageId, PRIORITY_DEFAULT, PRIORITY_MAX, Place, QueueId, STORES_MAX,
+    StoreNumber, Ticket, User,
 };
 pub use queue::{
     Arrivals, Crossing, CrossingKind, DEPTH_DEFAULT, DEPTH_MAX, DeliverySequence, DepthWatch, Full,
     MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX, QueueAttributes, QueueStatus, UserShare,
 };
 pub use record::{
-    NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, OBJECT_BYTES_MAX, OBJECT_NAME_BYTES_MAX, QUEUE_NAME_BYTES_MAX,
-    USER_BYTES_MAX,
+    KEY_NAMES_BYTES_MAX, NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, OBJECT_BYTES_MAX, OBJECT_NAME_BYTES_MAX,
+    QUEUE_NAME_BYTES_MAX, USER_BYTES_MAX,
 };
 pub use spill::{FileSpill, SPILL_BYTES_MAX_DEFAULT, SPILL_FILE_BYTES, Spill, SpillError};
 pub use storage::{DirStorage, Storage, StorageFile};
 pub use store::{
     BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, Backlog, CHECKPOINT_BYTES_DEFAULT, Cursor, DefineError,
-    DefinitionUnit, Expired, IDENTITY_BYTES, INDEX_ENTRIES_MAX, JournalError, KeysOf, LOG_BYTES_MIN_DEFAULT, Limits,
-    Look, Looked, MEMORY_BYTES_MAX_DEFAULT, Marker, NOTES_MAX, OBJECTS_BYTES_MAX, OBJECTS_MAX, OpenError, PutError,
-    QueueChange, RESERVE_BYTES_DEFAULT, ReadError, RemoveError, Reserve, ScratchTotals, Seen, Standby, Store,
-    StoreStatus, Totals,
+    DefinitionUnit, Expired, IDENTITY_BYTES, INDEX_ENTRIES_MAX, JournalError, KEY_SETS_BYTES_MAX, KeyUse, KeysOf,
+    LOG_BYTES_MIN_DEFAULT, Limits, Look, Looked, MEMORY_BYTES_MAX_DEFAULT, Marker, NOTES_MAX, OBJECTS_BYTES_MAX,
+    OBJECTS_MAX, OpenError, PutError, QUEUE_KEY_SETS_MAX, QueueChange, RESERVE_BYTES_DEFAULT, ReadError, RemoveError,
+    Reserve, ScratchTotals, Seen, Standby, Store, StoreStatus, Totals,
 };

@@ -260,6 +260,22 @@ pub const PRIORITY_MAX: u8 = 9;
 /// The priority of a message that says nothing of it (AMQP 1.0, 3.2.1).
 pub const PRIORITY_DEFAULT: u8 = 4;
 
+/// Names of keys, each of which opens a message. The store compares their bytes and knows no more of them. Messages
+/// that share them are counted without looking at a byte.
+pub type KeyNames = Arc<[Bytes]>;
+
+/// Which keys open a message.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum Keys {
+    /// It needs no key: it is in clear, or signed and no more.
+    #[default]
+    None,
+    /// It is not known.
+    Unknown,
+    /// Any of these opens it.
+    OneOf(KeyNames),
+}
+
 /// A message on its way into a queue.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Message {
@@ -276,6 +292,8 @@ pub struct Message {
     pub put_at_ms: u64,
     /// Who put it, where that is known. At most [`USER_BYTES_MAX`](crate::USER_BYTES_MAX); a longer name is cut.
     pub user: Option<User>,
+    /// Which keys open it; [`Store::key_use`](crate::Store::key_use) counts by them.
+    pub keys: Keys,
     /// What it carries. The store never looks inside.
     pub body: Chunks,
 }
@@ -290,6 +308,7 @@ impl Message {
             available_at_ms: None,
             put_at_ms: 0,
             user: None,
+            keys: Keys::None,
             body,
         }
     }

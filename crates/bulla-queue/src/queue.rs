@@ -2,7 +2,7 @@
 
 use crate::lane::{Index, Lane, Slot};
 use crate::message::{PRIORITY_MAX, Place, QueueId, User};
-use crate::store::{QueueIndex, Watch};
+use crate::store::{Needs, QueueIndex, Watch};
 use std::collections::HashMap;
 
 /// The largest MAXMSGL, in bytes.
@@ -204,6 +204,8 @@ pub(crate) struct Queue {
     pub(crate) watch: Option<Box<Watch>>,
     /// Its messages by what readers look for; while there are such.
     pub(crate) index: Option<Box<QueueIndex>>,
+    /// What its messages need, by set of keys.
+    pub(crate) needs: Needs,
     /// From this depth on there is something to tell; `u32::MAX` for never.
     pub(crate) told_from: u32,
     /// Below this depth there is something to tell; 0 for never.
@@ -240,6 +242,7 @@ impl Queue {
             peak: 0,
             watch: None,
             index: None,
+            needs: Needs::default(),
             told_from: u32::MAX,
             told_below: 0,
             is_high: false,

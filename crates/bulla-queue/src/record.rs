@@ -34,6 +34,14 @@ const _: () = assert!(
 pub const OBJECT_NAME_BYTES_MAX: usize = 12 << 10;
 /// Bytes of an object's definition, which is the body of its record.
 pub const OBJECT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the names of one set of keys in a record, with the two bytes before each.
+pub const KEY_NAMES_BYTES_MAX: usize = 16 << 10;
+/// What a record says of the keys of a message that were not known when it was put. Older programs know nothing else.
+pub const KEYS_UNKNOWN: u16 = 0;
+/// What a record says of a message that needs no key.
+pub const KEYS_NONE: u16 = 1;
+/// The lowest number that a set of keys has.
+pub const KEYS_FIRST: u16 = 2;
 /// Records, bodies and batches begin on a multiple of this.
 pub const ALIGN_BYTES: usize = 8;
 
@@ -49,6 +57,7 @@ const KIND_UNNOTED: u8 = 9;
 const KIND_DELAYED: u8 = 10;
 const KIND_OBJECT: u8 = 11;
 const KIND_OBJECT_GONE: u8 = 12;
+const KIND_KEYS: u8 = 13;
 const EXPIRES_NEVER: u64 = u64::MAX;
 
 /// How many bytes `bytes` take with their padding.
@@ -138,6 +147,8 @@ pub struct PutRecord<'a> {
     pub delivery_count: u32,
     /// Who put it.
     pub user: Option<&'a str>,
+    /// The number of the set of keys that open it, [`KEYS_NONE`] or [`KEYS_UNKNOWN`].
+    pub keys: u16,
 }
 
 /// One record.
@@ -207,9 +218,22 @@ pub enum Record<'a> {
         /// From when on it is: milliseconds of wall time since 1970.
         until_ms: u64,
     },
+    /// A set of keys has this number from here on, or still has it.
+    Keys {
+        /// Its number, at least [`KEYS_FIRST`].
+        number: u16,
+        /// The names of the keys, as [`encode_key_names`] writes them.
+        names: &'a [u8],
+    },
 }
 
 impl Record<'_> {
+    /// Bytes of the header of a record that defines a set of keys, whose names take so many bytes.
+    #[must_use]
+    pub const fn keys_head_bytes(names: usize) -> usize {
+        16 + padded(names)
+    }
+
     /// Bytes of the record's header.
     #[must_use]
     pub fn head_bytes(&self) -> usize {
@@ -218,6 +242,7 @@ impl Record<'_> {
             Record::Removed(_) | Record::Deleted(_) => 16,
             Record::Failed { .. } | Record::Checkpoint { .. } | Record::Delayed { .. } => DELAYED_BYTES,
             Record::Defined { name, .. } => 16 + padded(name.len()),
+            Record::Keys { names, .. } => Self::keys_head_bytes(names.len()),
             Record::Noted { name, value } => NOTE_HEADER_BYTES + padded(name.len() + value.len()),
             Record::Unnoted { name } | Record::Object { name, .. } | Record::ObjectGone { name } => {
                 NOTE_HEADER_BYTES + padded(name.len())
@@ -270,6 +295,13 @@ impl Record<'_> {
                 out.extend_from_slice(&id.number().to_le_bytes());
                 out.extend_from_slice(&until_ms.to_le_bytes());
             }
+            Record::Keys { number, names } => {
+                start(KIND_KEYS, 0, self.head_bytes(), 0, out);
+                out.extend_from_slice(&u32::from(*number).to_le_bytes());
+                out.extend_from_slice(&(names.len() as u32).to_le_bytes());
+                out.extend_from_slice(names);
+                pad(out, names.len());
+            }
         }
     }
 
@@ -301,7 +333,8 @@ fn encode_put(kind: u8, put: &PutRecord<'_>, out: &mut Vec<u8>) {
     fixed[16..24].copy_from_slice(&put.put_at_ms.to_le_bytes());
     fixed[24..32].copy_from_slice(&put.expires_at_ms.unwrap_or(EXPIRES_NEVER).to_le_bytes());
     fixed[32..36].copy_from_slice(&put.delivery_count.to_le_bytes());
-    fixed[36..40].copy_from_slice(&(user.len() as u32).to_le_bytes());
+    fixed[36..38].copy_from_slice(&(user.len() as u16).to_le_bytes());
+    fixed[38..40].copy_from_slice(&put.keys.to_le_bytes());
     start(kind, put.priority, PUT_HEADER_BYTES + padded(user.len()), put.body_crc, out);
     out.extend_from_slice(&fixed);
     if !user.is_empty() {
@@ -385,7 +418,8 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
     let record = rest.get(..bytes).ok_or("longer than its batch")?;
     let decoded = match kind {
         KIND_PUT | KIND_MOVED => {
-            let user_bytes = u32_at(record, 44).ok_or(SHORT)? as usize;
+            let user_and_keys = u32_at(record, 44).ok_or(SHORT)?;
+            let user_bytes = user_and_keys as usize & 0xffff;
             let expires_at_ms = u64_at(record, 32).ok_or(SHORT)?;
             let put = PutRecord {
                 id: MessageId(u64_at(record, 8).ok_or(SHORT)?),
@@ -400,6 +434,7 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
                     "" => None,
                     user => Some(user),
                 },
+                keys: (user_and_keys >> 16) as u16,
             };
             if put.priority > crate::message::PRIORITY_MAX {
                 return Err("a priority above nine");
@@ -444,12 +479,49 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
             id: MessageId(u64_at(record, 8).ok_or(SHORT)?),
             until_ms: u64_at(record, 16).ok_or(SHORT)?,
         },
+        KIND_KEYS => {
+            let number = u16::try_from(u32_at(record, 8).ok_or(SHORT)?).ok().filter(|number| *number >= KEYS_FIRST);
+            let bytes = u32_at(record, 12).ok_or(SHORT)? as usize;
+            let names = record.get(16..).and_then(|rest| rest.get(..bytes)).ok_or("names longer than their record")?;
+            if bytes > KEY_NAMES_BYTES_MAX || !are_key_names(names) {
+                return Err("names of keys that are none");
+            }
+            Record::Keys { number: number.ok_or("a number that no set of keys has")?, names }
+        }
         _ => return Err("a kind that this version does not know"),
     };
     if decoded.head_bytes() != bytes {
         return Err("a length that its kind does not have");
     }
     Ok((decoded, bytes))
+}
+
+/// The names of a set of keys as its record has them; `None` for no name at all, an empty one, or too many bytes.
+#[must_use]
+pub fn encode_key_names(names: &[bytes::Bytes]) -> Option<Box<[u8]>> {
+    let mut out = Vec::new();
+    for name in names {
+        out.extend_from_slice(&u16::try_from(name.len()).ok().filter(|bytes| *bytes > 0)?.to_le_bytes());
+        out.extend_from_slice(name);
+        if out.len() > KEY_NAMES_BYTES_MAX {
+            return None;
+        }
+    }
+    (!out.is_empty()).then(|| out.into())
+}
+
+/// The names in a record that defines a set of keys. It ends before what is none.
+pub fn key_names(mut names: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (bytes, rest) = names.split_first_chunk::<2>()?;
+        let (name, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*bytes)))?;
+        names = rest;
+        (!name.is_empty()).then_some(name)
+    })
+}
+
+fn are_key_names(names: &[u8]) -> bool {
+    !names.is_empty() && key_names(names).map(|name| 2 + name.len()).sum::<usize>() == names.len()
 }
 
 fn note_name(record: &[u8]) -> Result<&str, &'static str> {

@@ -7,8 +7,8 @@ use std::time::Instant;
 use bulla_queue::log::LogError;
 use bulla_queue::sim::SimDisk;
 use bulla_queue::{
-    CheckReport, Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, OpenError, QueueAttributes, ReadError,
-    SEGMENT_HEADER_BYTES, Store, check_storage,
+    CheckReport, Driver, FileLog, FileLogOptions, FileSpill, Keys, Limits, Message, OpenError, QueueAttributes,
+    ReadError, SEGMENT_HEADER_BYTES, Store, check_storage,
 };
 
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -42,6 +42,7 @@ fn ten_messages() -> SimDisk {
             available_at_ms: None,
             put_at_ms: number.into(),
             user: None,
+            keys: Keys::None,
             body,
         };
         store.put(queue, message).unwrap();
@@ -166,6 +167,7 @@ fn a_message_whose_body_is_a_batch_does_not_become_one() {
         available_at_ms: None,
         put_at_ms: 0,
         user: None,
+        keys: Keys::None,
         body,
     };
     store.put(queue, message).unwrap();

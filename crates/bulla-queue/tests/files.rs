@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bulla_queue::log::LogError;
 use bulla_queue::{
-    Around, DirStorage, Driver, FileLog, FileLogOptions, FileSpill, INLINE_WITHIN, Limits, Message, OpenError,
+    Around, DirStorage, Driver, FileLog, FileLogOptions, FileSpill, INLINE_WITHIN, Keys, Limits, Message, OpenError,
     QueueAttributes, Store, Ticket, User,
 };
 
@@ -32,6 +32,7 @@ fn message(number: u64, bytes: usize) -> Message {
         available_at_ms: None,
         put_at_ms: number,
         user: Some(User::from("orders")),
+        keys: Keys::None,
         body: body.into(),
     }
 }

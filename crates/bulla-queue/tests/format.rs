@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
 
-use bulla_queue::record::{BATCH_HEADER_BYTES, BatchHeader, PutRecord, Record, Records, check_bodies};
-use bulla_queue::{
-    MessageId, NOTE_VALUE_BYTES_MAX, OBJECT_BYTES_MAX, OBJECT_NAME_BYTES_MAX, QueueId, SegmentHeader, StoreNumber,
+use bulla_queue::record::{
+    BATCH_HEADER_BYTES, BatchHeader, KEYS_NONE, PutRecord, Record, Records, check_bodies, encode_key_names,
 };
+use bulla_queue::{
+    KEY_NAMES_BYTES_MAX, MessageId, NOTE_VALUE_BYTES_MAX, OBJECT_BYTES_MAX, OBJECT_NAME_BYTES_MAX, QueueId,
+    SegmentHeader, StoreNumber,
+};
+use bytes::Bytes;
 
 const PAGE: &str = include_str!("../../../docs/formats/journal.md");
 const SALT: u64 = 0x5eed;
@@ -22,6 +26,7 @@ fn records() -> [Record<'static>; 2] {
         expires_at_ms: None,
         delivery_count: 0,
         user: Some("alice"),
+        keys: KEYS_NONE,
     };
     [Record::Defined { queue: QueueId::new(StoreNumber::LOCAL, 1), name: "ORDERS" }, Record::Put(put)]
 }
@@ -97,6 +102,10 @@ fn a_flipped_bit_anywhere_in_either_header_is_rejected() {
 fn every_kind_of_record_reads_as_it_was_written() {
     let put = PutRecord { user: None, expires_at_ms: Some(7), delivery_count: 3, ..put() };
     let (long, longest) = ("q".repeat(255), "o".repeat(OBJECT_NAME_BYTES_MAX));
+    let few = encode_key_names(&[Bytes::from_static(b"one"), Bytes::from_static(b"other")]).unwrap();
+    let many = encode_key_names(&[Bytes::from(vec![7; KEY_NAMES_BYTES_MAX - 2])]).unwrap();
+    assert_eq!(encode_key_names(&[Bytes::from(vec![7; KEY_NAMES_BYTES_MAX - 1])]), None);
+    assert!(encode_key_names(&[]).is_none() && encode_key_names(&[Bytes::new()]).is_none());
     let records = [
         Record::Put(put),
         Record::Moved(PutRecord { user: Some(&long), ..put }),
@@ -113,6 +122,8 @@ fn every_kind_of_record_reads_as_it_was_written() {
         Record::Object { name: &longest, body_bytes: OBJECT_BYTES_MAX as u32, body_crc: 7 },
         Record::Object { name: "QLOCAL A", body_bytes: 0, body_crc: 0 },
         Record::ObjectGone { name: &longest },
+        Record::Keys { number: 2, names: &few },
+        Record::Keys { number: u16::MAX, names: &many },
     ];
     let mut head = Vec::new();
     for record in &records {
@@ -195,4 +206,39 @@ fn a_definition_s_body_is_checked_like_a_message_s() {
     assert!(wrong.is_empty(), "{wrong:?}");
     check_bodies(&head, b"hullo\0\0\0hello\0\0\0", &mut |body| wrong.push(body)).unwrap();
     assert_eq!(wrong.iter().map(|body| (body.of.as_str(), body.offset)).collect::<Vec<_>>(), [("object QMGR", 0)]);
+}
+
+#[test]
+fn the_keys_on_the_page_are_what_is_written() {
+    let names = encode_key_names(&[Bytes::from_static(b"first key"), Bytes::from_static(b"other")]).unwrap();
+    let keys = Record::Keys { number: 2, names: &names };
+    let put = Record::Put(PutRecord { keys: 2, ..put() });
+    let mut written = Vec::new();
+    keys.encode(&mut written);
+    put.encode(&mut written);
+    let lines: Vec<String> = written
+        .chunks(16)
+        .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "))
+        .collect();
+    let page = hex_block(3);
+    assert_eq!(page, written, "the page should have:\n{}", lines.join("\n"));
+    assert_eq!(Records::new(&page).collect::<Result<Vec<_>, _>>().unwrap(), [keys, put]);
+}
+
+#[test]
+fn keys_that_are_none_are_rejected() {
+    let names = encode_key_names(&[Bytes::from_static(b"first key"), Bytes::from_static(b"other")]).unwrap();
+    let rejected = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut head = Vec::new();
+        Record::Keys { number: 2, names: &names }.encode(&mut head);
+        change(&mut head);
+        Records::new(&head).find_map(Result::err).unwrap().what
+    };
+    assert_eq!(rejected(&|head| head[8] = 1), "a number that no set of keys has");
+    assert_eq!(rejected(&|head| head[10] = 1), "a number that no set of keys has");
+    assert_eq!(rejected(&|head| head[12] = 0xff), "names longer than their record");
+    assert_eq!(rejected(&|head| head[12] = 0), "names of keys that are none");
+    assert_eq!(rejected(&|head| head[12] = 17), "names of keys that are none");
+    assert_eq!(rejected(&|head| head[16] = 0), "names of keys that are none");
+    assert_eq!(rejected(&|head| head[16] = 10), "names of keys that are none");
 }

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use bulla_queue::sim::{Manner, SimDisk, SimEngine};
 use bulla_queue::{
-    Cursor, DeliverySequence, FileSpill, INDEX_ENTRIES_MAX, Limits, Look, Looked, Message, MessageId, QueueAttributes,
-    QueueId, Seen, Store,
+    Cursor, DeliverySequence, FileSpill, INDEX_ENTRIES_MAX, Keys, Limits, Look, Looked, Message, MessageId,
+    QueueAttributes, QueueId, Seen, Store,
 };
 use bytes::Bytes;
 
@@ -39,6 +39,7 @@ fn message(number: u64, wanted: bool) -> Message {
         available_at_ms: None,
         put_at_ms: number,
         user: None,
+        keys: Keys::None,
         body: body.into(),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bulla_queue::sim::{Manner, SimDisk, SimEngine};
 use bulla_queue::{
-    DefineError, DefinitionUnit, Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, OBJECT_BYTES_MAX,
+    DefineError, DefinitionUnit, Driver, FileLog, FileLogOptions, FileSpill, Keys, Limits, Message, OBJECT_BYTES_MAX,
     OBJECT_NAME_BYTES_MAX, QueueAttributes, QueueChange, Reserve, Store, check_storage,
 };
 
@@ -45,6 +45,7 @@ fn message(number: u64) -> Message {
         available_at_ms: None,
         put_at_ms: number,
         user: None,
+        keys: Keys::None,
         body: vec![7; 500].into(),
     }
 }

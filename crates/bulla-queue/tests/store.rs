@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use bulla_queue::sim::{Manner, SimDisk, SimEngine};
 use bulla_queue::{
-    Backlog, CrossingKind, DefineError, DeliverySequence, DepthWatch, FileSpill, Limits, MESSAGE_BYTES_MAX, Message,
-    MessageId, NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, NOTES_MAX, PutError, QueueAttributes, QueueId, RemoveError,
-    Store, StoreNumber, Ticket, Totals, User, UserShare,
+    Backlog, CrossingKind, DefineError, DeliverySequence, DepthWatch, FileSpill, Keys, Limits, MESSAGE_BYTES_MAX,
+    Message, MessageId, NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, NOTES_MAX, PutError, QueueAttributes, QueueId,
+    RemoveError, Store, StoreNumber, Ticket, Totals, User, UserShare,
 };
 
 fn store_on(engine: &SimEngine, limits: Limits) -> Store {
@@ -33,6 +33,7 @@ fn message(number: u64) -> Message {
         available_at_ms: None,
         put_at_ms: number,
         user: None,
+        keys: Keys::None,
         body: number.to_le_bytes().to_vec().into(),
     }
 }

@@ -15,9 +15,9 @@ use std::time::Instant;
 use bulla_queue::log::{Batch, Claim, Epoch, Event, LogError, LogLimits, Position, Read, ReadDone, Replayed};
 use bulla_queue::sim::{Fate, Fault, Manner, SimDisk, SimEngine};
 use bulla_queue::{
-    DefineError, DefinitionUnit, Driver, FileLog, FileLogOptions, FileSpill, Found, JournalError, Limits, Log, Message,
-    MessageId, OpenError, PutError, QueueAttributes, QueueId, ReadError, RemoveError, Reserve, Store, StoreNumber,
-    Ticket,
+    DefineError, DefinitionUnit, Driver, FileLog, FileLogOptions, FileSpill, Found, JournalError, Keys, Limits, Log,
+    Message, MessageId, OpenError, PutError, QueueAttributes, QueueId, ReadError, RemoveError, Reserve, Store,
+    StoreNumber, Ticket,
 };
 use fastrand::Rng;
 
@@ -269,6 +269,7 @@ impl Workload<'_> {
             available_at_ms: None,
             put_at_ms: number,
             user: None,
+            keys: Keys::None,
             body,
         };
         (message, priority, number)
@@ -676,6 +677,7 @@ fn a_driver_that_confirms_before_the_sync_is_caught() {
                     available_at_ms: None,
                     put_at_ms: number,
                     user: None,
+                    keys: Keys::None,
                     body,
                 };
                 let Ok(ticket) = store.put(queue, message) else { break };

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::certificate::{Certificate, tlv, utc};
@@ -11,7 +12,7 @@ use crate::cms::attributes::{Binding, Ours, read_content};
 use crate::cms::enveloped::{Enveloped, Recipient, Transport};
 use crate::cms::reader::Reader;
 use crate::cms::signed::{SignedData, SignerInfo};
-use crate::cms::writer::SEQUENCE;
+use crate::cms::writer::{SEQUENCE, element};
 use crate::cms::{self, Container, Name};
 use crate::dn::Dn;
 use crate::error::OpenError;
@@ -237,6 +238,56 @@ fn of_recipient(recipient: &Recipient<'_>) -> InspectedRecipient {
 }
 
 /// `issuer="CN=…" serial=0a1b`, or `key-id=…`.
+/// Who can open a sealed message, sorted and each once: DER of the `IssuerAndSerialNumber` of each, and of a recipient
+/// that is named by its key alone (foreign CMS) the key identifier under the tag `[0]`. None for a message that is signed
+/// and no more. Nothing is verified.
+///
+/// # Errors
+/// [`OpenError::NotSealed`], or what is wrong with it.
+pub fn recipients(der: &[u8]) -> Result<Vec<Bytes>, OpenError> {
+    let mut names = match cms::read(der)? {
+        Container::Signed(_) => Vec::new(),
+        Container::Enveloped(envelope) => envelope.recipients.iter().map(|one| name_bytes(&one.name)).collect(),
+    };
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+fn name_bytes(name: &Name<'_>) -> Bytes {
+    match name {
+        Name::IssuerAndSerial(whole) => Bytes::copy_from_slice(whole),
+        Name::Key(id) => element(cms::writer::context_primitive(0), &[id]).into(),
+    }
+}
+
+/// A recipient as [`recipients`] names it, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyName {
+    /// By its certificate: the issuer, and the serial number in hexadecimal.
+    Certificate {
+        /// Who issued the certificate.
+        issuer: Dn,
+        /// Its serial number, hexadecimal.
+        serial: String,
+    },
+    /// By its key: the key identifier, hexadecimal.
+    Key(String),
+}
+
+impl KeyName {
+    /// Reads a name; none where it is none.
+    pub fn read(name: &[u8]) -> Option<KeyName> {
+        if let Some(id) = Reader::new(name).optional(cms::writer::context_primitive(0)) {
+            return Some(KeyName::Key(base16ct::lower::encode_string(id)));
+        }
+        let mut fields = Reader::only(name, SEQUENCE, "").ok()?;
+        let issuer = Dn::from_der(fields.whole(SEQUENCE, "").ok()?).ok()?;
+        let serial = base16ct::lower::encode_string(fields.value(tlv::INTEGER, "").ok()?);
+        Some(KeyName::Certificate { issuer, serial })
+    }
+}
+
 fn name_text(name: &Name<'_>) -> String {
     let whole = match name {
         Name::Key(id) => return format!("key-id={}", base16ct::lower::encode_string(id)),

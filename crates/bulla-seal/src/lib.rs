@@ -24,7 +24,7 @@ pub use cms::looks_sealed;
 pub use dn::Dn;
 pub use effort::{Effort, Tally};
 pub use error::{MQRC_MSG_TOO_BIG_FOR_Q, MQRC_SECURITY_ERROR, OpenError, Outcome, SealError};
-pub use inspect::{Inspection, inspect};
+pub use inspect::{Inspection, KeyName, inspect, recipients};
 pub use message::{
     Bound, CONTENT_TYPE_BYTES_MAX, Content, DESTINATION_BYTES_MAX, Expect, MESSAGE_ID_BYTES_MAX, Opened, Packing,
     SEALED_BY_BYTES_MAX, SealInfo, Sealed, SealedBinding, Verified,

@@ -1,6 +1,7 @@
 //! What goes into a sealed message and what comes out of one.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -85,6 +86,9 @@ pub struct Sealed {
     /// The `smime-type` parameter of its content-type: `signed-data`, `authEnveloped-data` or
     /// `enveloped-data` (RFC 8551, 3.2.2).
     pub smime_type: &'static str,
+    /// Who can open it, as [`recipients`](crate::recipients) names them, sorted; `None` where it is signed and no more.
+    /// Messages under one content key share them.
+    pub recipients: Option<Arc<[Bytes]>>,
 }
 
 impl Sealed {

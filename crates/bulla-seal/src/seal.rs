@@ -193,7 +193,7 @@ impl Sealer {
                 signer.sign(set, content.bytes, now, tally, |message| {
                     let mut out = Writer::with_capacity(message.len());
                     message.write(&mut out);
-                    Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "signed-data" })
+                    Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "signed-data", recipients: None })
                 })
             }
             (Some(signer), Some(cipher)) => {
@@ -275,8 +275,9 @@ impl Sealer {
         let agreement = self.parties.agreement;
         let terms = Terms { cipher, reuse, agreement, born: now, epoch: self.pool.epoch() };
         let key = Output::new(std::mem::take(&mut *key));
+        let names = Arc::clone(&self.parties.names);
         Wrapping::start(key, Arc::clone(&self.parties.recipients), tally.clone(), move |key, recipients| {
-            then(ContentKey::new(key, recipients, terms)?)
+            then(ContentKey::new(key, recipients, names, terms)?)
         })
     }
 }
@@ -309,6 +310,8 @@ fn check_len(what: &'static str, len: usize, max: usize) -> Result<(), SealError
 struct Parties {
     signer: Option<Arc<Signer>>,
     recipients: Arc<[Recipient]>,
+    /// Their names, sorted.
+    names: Arc<[Bytes]>,
     /// Whether a recipient agrees on a key.
     agreement: bool,
     /// Recipient infos as long as real ones, for the size predictor.
@@ -342,7 +345,10 @@ impl Parties {
         }
         let recipients_size = recipient_set(infos);
         let agreement = recipients.iter().any(Recipient::agrees);
-        Ok(Parties { signer, recipients: recipients.into(), agreement, recipients_size, found_at: now, good_until })
+        let mut names: Vec<Bytes> = recipients.iter().map(|one| Bytes::copy_from_slice(one.name())).collect();
+        names.sort_unstable();
+        let (recipients, names) = (recipients.into(), names.into());
+        Ok(Parties { signer, recipients, names, agreement, recipients_size, found_at: now, good_until })
     }
 
     /// A clock that was set back makes the finding stale too.

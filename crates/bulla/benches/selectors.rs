@@ -8,7 +8,7 @@ use bulla::selector::{Facts, Scratch, Selector, keys_of};
 use bulla_amqp::message::{data_section_head, encode_map_section};
 use bulla_amqp::{Header, MessageId, Properties, Value};
 use bulla_queue::sim::{Manner, SimDisk, SimEngine};
-use bulla_queue::{Chunks, FileSpill, Limits, Look, Looked, Message, QueueAttributes, QueueId, Seen, Store};
+use bulla_queue::{Chunks, FileSpill, Keys, Limits, Look, Looked, Message, QueueAttributes, QueueId, Seen, Store};
 use bytes::Bytes;
 use std::time::Instant;
 
@@ -49,6 +49,7 @@ fn filled() -> (Store, QueueId) {
             available_at_ms: None,
             put_at_ms: 0,
             user: None,
+            keys: Keys::None,
             body: Chunks::from(encoded(number)),
         };
         store.put(queue, message).expect("a put");

@@ -4,7 +4,7 @@
 
 use bulla::serve::{self, JOURNAL, Settings};
 use bulla_queue::{
-    Chunks, DirStorage, Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, QueueAttributes, Store,
+    Chunks, DirStorage, Driver, FileLog, FileLogOptions, FileSpill, Keys, Limits, Message, QueueAttributes, Store,
 };
 use std::net::TcpStream;
 use std::path::Path;
@@ -74,6 +74,7 @@ fn fill(data: &Path) {
             available_at_ms: None,
             put_at_ms: number,
             user: None,
+            keys: Keys::None,
             body: body.clone(),
         };
         store.put(queue, message).expect("a put");

@@ -3,6 +3,7 @@
 mod channel;
 mod cost;
 mod device;
+mod key_use;
 mod protection;
 mod queue;
 mod task;
@@ -11,6 +12,7 @@ mod topic;
 pub use channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
 pub use cost::{CostSnapshot, PROCESS, ScratchUse, UNATTRIBUTED};
 pub use device::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
+pub use key_use::KeyUseStatus;
 pub use protection::Deed;
 pub use protection::{DeviceWait, ProtectionMeters};
 pub use queue::{PolicySnapshot, PolicyStatus, QueueSnapshot, QueueStatus};

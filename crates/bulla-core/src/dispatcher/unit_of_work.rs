@@ -277,7 +277,8 @@ pub fn stage(
     state.store.admits(queue, &message, before).map_err(|error| store_refusal(&error))?;
     let (is_single, asks) = (receipt.is_single, receipt.asks);
     unit.store = Some(queue.store());
-    unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, whose: None });
+    let need = state.unit_totals.needs.staged(queue, &message.keys);
+    unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, need, whose: None });
     unit.bytes += bytes;
     state.unit_totals.staged_bytes += bytes;
     let usage = state.use_of(queue);
@@ -315,7 +316,8 @@ pub fn stage_copies(
     state.unit_totals.staged_bytes += bytes;
     for (queue, message, is_remote, whose) in copies {
         let (is_single, asks) = (receipt.is_single, receipt.asks);
-        unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, whose: Some(whose) });
+        let need = state.unit_totals.needs.staged(queue, &message.keys);
+        unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, need, whose: Some(whose) });
         let usage = state.use_of(queue);
         usage.granted = usage.granted.saturating_add(1);
         usage.staged += 1;

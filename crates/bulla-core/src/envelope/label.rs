@@ -4,7 +4,7 @@ use super::{LABEL_PREFIX, annotations, chunks_of, relabelled, unlabelled};
 use crate::catalog::DeadLetter;
 use crate::reason::{Reason, Refusal};
 use bulla_amqp::{MessageBody, MessageParts, Payload, Sections, Value};
-use bulla_queue::{Chunks, Found, Message, User};
+use bulla_queue::{Chunks, Found, Keys, Message, User};
 
 /// What the error and dead-letter queues say about a message (inventory A3.1, B2.15).
 #[derive(Clone, Debug)]
@@ -132,19 +132,21 @@ pub struct Was {
     /// Certificates are judged by this moment (SEAL.md, opening): moving must not change a verdict.
     put_at_ms: u64,
     user: Option<User>,
+    keys: Keys,
 }
 
 impl From<&Found> for Was {
     fn from(found: &Found) -> Self {
         let Found { priority, persistent, put_at_ms, .. } = *found;
-        Self { priority, persistent, put_at_ms, user: found.user.clone() }
+        // The store knows which keys it needs, and keeps that where it is transferred.
+        Self { priority, persistent, put_at_ms, user: found.user.clone(), keys: Keys::None }
     }
 }
 
 impl From<&Message> for Was {
     fn from(message: &Message) -> Self {
         let Message { priority, persistent, put_at_ms, .. } = *message;
-        Self { priority, persistent, put_at_ms, user: message.user.clone() }
+        Self { priority, persistent, put_at_ms, user: message.user.clone(), keys: message.keys.clone() }
     }
 }
 
@@ -157,6 +159,7 @@ impl Was {
             available_at_ms: None,
             put_at_ms: self.put_at_ms,
             user: self.user,
+            keys: self.keys,
             body: chunks_of(body.clone()),
         }
     }

@@ -14,7 +14,7 @@ use crate::{calendar, envelope};
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::Properties;
 use bulla_amqp::{MessageBody, MessageParts, Payload, Symbol, Timestamp, Value};
-use bulla_queue::{Crossing, CrossingKind, Message};
+use bulla_queue::{Crossing, CrossingKind, Keys, Message};
 use serde_json::{Map, json};
 
 /// Descriptor of the application properties (AMQP part 3, section 3.2.5).
@@ -253,6 +253,7 @@ impl Event {
             available_at_ms: None,
             put_at_ms: wall_ms,
             user: None,
+            keys: Keys::None,
             body: envelope::chunks_of(body),
         }
     }

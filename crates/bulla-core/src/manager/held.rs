@@ -11,6 +11,7 @@ use crate::catalog::LocalQueue;
 use crate::channel::registry::Channels;
 use crate::channel::triggers::Triggers;
 use crate::devices::Devices;
+use crate::key_use::StagedNeeds;
 use crate::limits::ConnectedUsers;
 use crate::mailbox::Mailboxes;
 use crate::maps::HashMap;
@@ -139,6 +140,8 @@ pub struct Generations {
 pub struct UnitTotals {
     /// Bytes of messages in open units of work.
     pub staged_bytes: usize,
+    /// Which keys their messages need.
+    pub needs: StagedNeeds,
     /// Units of work since the start.
     pub counts: UnitCounts,
 }

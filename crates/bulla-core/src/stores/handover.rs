@@ -8,8 +8,8 @@
 //! it: so it comes there once.
 
 use bulla_queue::{
-    Chunks, DeliverySequence, Found, JournalError, MESSAGE_BYTES_MAX, Message, MessageId, PutError, QueueAttributes,
-    QueueId, ReadError, Store, StoreNumber, Ticket,
+    Chunks, DeliverySequence, Found, JournalError, Keys, MESSAGE_BYTES_MAX, Message, MessageId, PutError,
+    QueueAttributes, QueueId, ReadError, Store, StoreNumber, Ticket,
 };
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -228,7 +228,8 @@ impl Way {
                     NotYet::Never
                 }
             })?;
-            let Some((queue, message)) = Header::take_off(&body, &found) else {
+            let keys = from.needed_keys(found.id).unwrap_or(Keys::Unknown);
+            let Some((queue, message)) = Header::take_off(&body, &found, keys) else {
                 crate::warning!("a message between two stores has no header of this version, and stays");
                 return Err(NotYet::Never);
             };
@@ -288,7 +289,7 @@ impl Header {
     }
 
     /// The queue's name and the message as it was.
-    fn take_off(body: &Chunks, found: &Found) -> Option<(String, Message)> {
+    fn take_off(body: &Chunks, found: &Found, keys: Keys) -> Option<(String, Message)> {
         let (first, rest) = body.chunks().split_first()?;
         let fixed: &[u8; HEADER_BYTES] = first.first_chunk()?;
         let [version, _, len @ ..] = fixed;
@@ -300,6 +301,7 @@ impl Header {
         let of_first = std::iter::once(first.slice(end..)).filter(|left| !left.is_empty());
         let chunks: Vec<Bytes> = of_first.chain(rest.iter().cloned()).collect();
         let message = Message {
+            keys,
             priority: found.priority,
             persistent: found.persistent,
             expires_at_ms: time(*expires, u64::MAX),
@@ -410,13 +412,14 @@ mod tests {
         assert!(Header::goes_on(&body));
         let whole = Chunks::from(body.to_bytes());
         for body in [body, whole.clone()] {
-            let (queue, message) = Header::take_off(&body, &found).unwrap();
+            let (queue, message) = Header::take_off(&body, &found, Keys::Unknown).unwrap();
             assert_eq!((queue.as_str(), message.expires_at_ms, message.available_at_ms), ("ORDERS", Some(7), Some(5)));
             assert_eq!((message.persistent, message.body), (true, vec![1].into()));
+            assert_eq!(message.keys, Keys::Unknown);
         }
         for end in 0..HEADER_BYTES + 6 {
             let cut = Chunks::from(whole.to_bytes().slice(..end));
-            assert!(Header::take_off(&cut, &found).is_none(), "{end} bytes");
+            assert!(Header::take_off(&cut, &found, Keys::None).is_none(), "{end} bytes");
         }
     }
 }

@@ -350,6 +350,25 @@ pub(crate) static COMMANDS_OF_UNITS: &[Command] = &[Command {
 /// The commands after those of limits.
 pub(crate) static OTHER_COMMANDS: &[Command] = &[
     Command {
+        act: Act::Does(Doing::DisplayKeyUse),
+        verb: "DISPLAY",
+        noun: "KEYUSE",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show which keys the sealed messages of queues need, one line for each queue and key: how many \
+         messages, since when, who has the private key here, and until when its certificate is valid. Queues without \
+         sealed messages are not shown. Transmission, dead-letter and error queues and subscriptions' are queues like \
+         others.",
+        options: DISPLAY_OPTIONS,
+        attributes: key_use::STATUS,
+        examples: &[
+            "DISPLAY KEYUSE(*)",
+            "DIS KU(*) WHERE(USER EQ 'billing')",
+            "DIS KU(ORDERS) MSGS MSGAGE WHERE(KEYHERE EQ NO)",
+        ],
+        since: V1,
+    },
+    Command {
         act: Act::Does(Doing::DisplayLockout),
         verb: "DISPLAY",
         noun: "LOCKOUT",

@@ -9,6 +9,7 @@ use super::messages::{Entry, Kept, State};
 use super::reads::{READ_BYTES_MAX, Reading, Reads, Wanted, What};
 use crate::log::Position;
 use crate::message::{Chunks, MessageId};
+use crate::record::KEYS_UNKNOWN;
 
 /// Messages that are asked for behind one that has to be waited for, and bytes of them.
 pub(super) const READ_AHEAD_MAX: usize = 32;
@@ -59,6 +60,9 @@ impl Store {
             return Err(ReadError::Damaged { id, at });
         }
         let body = Chunks::from(bytes.clone());
+        if self.messages[slot].keys == KEYS_UNKNOWN {
+            self.learn_keys(slot, &body);
+        }
         if let Some(asks) = self.asks.filter(|_| self.is_marked(id)) {
             let (is_locked, queue) = (self.messages[slot].state == State::Locked, self.messages[slot].queue());
             if !self.marked.contains_key(&id.0) && !asks(&body) {

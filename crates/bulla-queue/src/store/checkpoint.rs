@@ -96,6 +96,20 @@ impl Store {
                 Err(error) => return Err(error),
             };
         }
+        let mut failed = None;
+        let journal = &mut self.journal;
+        let all = self.key_sets.to_keep(|record| {
+            failed = journal.admit(record.head_bytes(), 0, 0).err();
+            if failed.is_none() {
+                journal.append(record);
+            }
+            failed.is_none()
+        });
+        match failed {
+            None => debug_assert!(all),
+            Some(JournalError::Full | JournalError::Unavailable { .. }) => return Ok(()),
+            Some(error) => return Err(error),
+        }
         for (name, value) in self.notes.from("") {
             let record = Record::Noted { name, value };
             match self.journal.admit(record.head_bytes(), 0, 0) {
@@ -204,12 +218,16 @@ impl Store {
             let record = entry.moved_record();
             let delayed =
                 self.delays.until(entry.id).map(|until_ms| Record::Delayed { id: MessageId(entry.id), until_ms });
-            let heads = record.head_bytes() + delayed.as_ref().map_or(0, Record::head_bytes);
+            let keys = entry.keys;
+            let heads = record.head_bytes()
+                + self.key_sets.definition_bytes_of(keys)
+                + delayed.as_ref().map_or(0, Record::head_bytes);
             match self.journal.admit(heads, entry.body_bytes as usize, keep) {
                 Ok(()) => {}
                 Err(JournalError::Full | JournalError::Unavailable { .. }) => break,
                 Err(error) => return Err(error),
             }
+            self.key_sets.define(keys, |record| _ = self.journal.append(record));
             let at = self.journal.append_body(&record, &body);
             if let Some(delayed) = &delayed {
                 self.journal.append(delayed);

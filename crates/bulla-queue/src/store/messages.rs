@@ -27,6 +27,10 @@ impl Hasher for IdHasher {
         }
     }
 
+    fn write_u16(&mut self, number: u16) {
+        self.write_u64(u64::from(number));
+    }
+
     fn write_u32(&mut self, number: u32) {
         self.write_u64(u64::from(number));
     }
@@ -58,7 +62,7 @@ pub(super) enum Kept {
     Spill,
 }
 
-/// A message: 104 bytes.
+/// A message: 112 bytes.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) id: u64,
@@ -79,9 +83,11 @@ pub(super) struct Entry {
     pub(super) lane: u8,
     pub(super) state: State,
     pub(super) kept: Kept,
+    /// The number of the set of keys that open it.
+    pub(super) keys: u16,
 }
 
-const _: () = assert!(size_of::<Entry>() <= 104, "a million messages should cost about a hundred megabytes");
+const _: () = assert!(size_of::<Entry>() <= 112, "a million messages should cost about a hundred megabytes");
 
 impl Entry {
     pub(super) fn place(&self) -> Place {
@@ -127,6 +133,7 @@ impl Entry {
             expires_at_ms: self.expires_in_record(),
             delivery_count: self.delivery_count,
             user: self.user.as_ref().map(super::user_in_record),
+            keys: self.keys,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Queues in memory, with a journal under them.
 //!
-//! Three structures hold a message: an entry in one table (about a hundred bytes), its place in a lane of its queue
+//! Three structures hold a message: an entry in one table (112 bytes), its place in a lane of its queue
 //! (sixteen), and its id in a map. A persistent message is also in the open batch of the journal until the batch is
 //! submitted, and becomes available when the batch is synced. Nothing here waits, except where a doc comment says so.
 
@@ -13,6 +13,7 @@ mod evictable;
 mod expiry;
 mod index;
 mod journal;
+mod keys;
 mod limits;
 mod look;
 mod marks;
@@ -31,9 +32,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::log::Log;
-use crate::message::{Chunks, Found, Message, MessageId, PRIORITY_MAX, Place, QueueId, StoreNumber, Ticket, User};
+use crate::message::{
+    Chunks, Found, Keys, Message, MessageId, PRIORITY_MAX, Place, QueueId, StoreNumber, Ticket, User,
+};
 use crate::queue::{Arrivals, Crossing, Queue, QueueAttributes};
-use crate::record::{PutRecord, Record, USER_BYTES_MAX, padded};
+use crate::record::{KEYS_NONE, PutRecord, Record, USER_BYTES_MAX, padded};
 use crate::spill::Spill;
 use bodies::Placed;
 use delays::Delays;
@@ -43,6 +46,9 @@ pub use expiry::Expired;
 pub(crate) use index::QueueIndex;
 pub use index::{INDEX_ENTRIES_MAX, KeysOf};
 use journal::{Journal, Mark, MarkKind};
+use keys::KeySets;
+pub(crate) use keys::Needs;
+pub use keys::{KEY_SETS_BYTES_MAX, KeyUse, QUEUE_KEY_SETS_MAX};
 pub use limits::{
     BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, CHECKPOINT_BYTES_DEFAULT, LOG_BYTES_MIN_DEFAULT, Limits,
     MEMORY_BYTES_MAX_DEFAULT, RESERVE_BYTES_DEFAULT,
@@ -67,6 +73,9 @@ pub struct Store {
     next_queue: u32,
     messages: Messages,
     notes: Notes,
+    key_sets: KeySets,
+    /// Which keys open a message of an older program.
+    keys_of: Option<fn(&Chunks) -> Keys>,
     objects: Objects,
     next_id: u64,
     limits: Limits,
@@ -179,7 +188,8 @@ impl Store {
         let found = self.queues.get(&queue).ok_or_else(|| self.unknown(queue))?; // one hash of a small number
         let bytes = admit(found, &message, 0)?; // three compares
         if message.persistent && !found.attributes.temporary {
-            let head = put_head_bytes(&message);
+            self.key_sets.tidy();
+            let head = put_head_bytes(&message) + self.key_sets.definition_bytes(&message.keys);
             self.journal.admit(head, bytes as usize, self.limits.reserve_bytes)?; // room in the batch and on disk
             self.insert(queue, message, bytes, true, true)
         } else {
@@ -522,6 +532,8 @@ impl Store {
         found.user_has(message.user.as_ref(), bytes);
         let (in_memory, elsewhere) =
             if placed.in_memory { (Some(message.body), None) } else { (None, Some(message.body)) };
+        let keys = keys::number_for(&mut self.key_sets, found, &message.keys);
+        found.needs.came(keys, bytes, id);
         let slot = self.messages.insert(Entry {
             id,
             put_at_ms: message.put_at_ms,
@@ -542,6 +554,7 @@ impl Store {
                 (false, None) => State::Available,
             },
             kept: placed.kept,
+            keys,
         });
         let is_free = !held && message.available_at_ms.is_none();
         self.messages[slot].index = found.push(lane, id, slot, is_free);
@@ -574,6 +587,9 @@ impl Store {
         let mut mark = Mark { slot, id, kind: MarkKind::Held, at: 0 };
         if placed.kept == Kept::Journal {
             mark.kind = MarkKind::Put;
+            if keys > KEYS_NONE {
+                self.key_sets.define(keys, |record| _ = self.journal.append(record));
+            }
             let entry = &self.messages[slot];
             let record = Record::Put(PutRecord {
                 id: MessageId(id),
@@ -585,6 +601,7 @@ impl Store {
                 expires_at_ms: message.expires_at_ms,
                 delivery_count: 0,
                 user: entry.user.as_ref().map(user_in_record),
+                keys,
             });
             let body = elsewhere.as_ref().or(entry.body.as_ref()).map_or(&[][..], Chunks::chunks);
             mark.at = self.journal.append_body(&record, body);
@@ -627,6 +644,7 @@ impl Store {
                 queue.left(entry.priority);
             }
             queue.user_had(entry.user.as_ref(), entry.body_bytes);
+            queue.needs.went(entry.keys, entry.body_bytes);
             if queue.shrank(entry.body_bytes) {
                 mark_freed(queue, &mut self.freed);
             }
@@ -640,6 +658,7 @@ impl Store {
 
     /// Gives back what a removed message used beside its queue.
     fn forget(&mut self, entry: &Entry) {
+        self.key_sets.went(entry.keys);
         if !self.marked.is_empty() {
             self.marked.remove(&entry.id);
         }
@@ -733,6 +752,7 @@ mod tests {
             available_at_ms: None,
             put_at_ms: 0,
             user: None,
+            keys: Keys::None,
             body: vec![0; 8].into(),
         };
         store.put(queue, message(1_000)).unwrap();

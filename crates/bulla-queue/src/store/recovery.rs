@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::evictable::Evictable;
 use super::journal::Journal;
+use super::keys::KeySets;
 use super::messages::{Entry, Kept, Messages, State};
 use super::notes::Notes;
 use super::objects::Objects;
@@ -14,7 +15,7 @@ use super::{Limits, OpenError, Store};
 use crate::log::{Claim, Epoch, Log, LogError, Position, Replayed};
 use crate::message::{MESSAGE_NUMBER_MAX, MessageId, QueueId, StoreNumber, User};
 use crate::queue::{Queue, QueueAttributes};
-use crate::record::{PutRecord, Record, Records, padded};
+use crate::record::{KEYS_UNKNOWN, PutRecord, Record, Records, padded};
 use crate::spill::Spill;
 
 /// Bits of a message id below the epoch: ids stay unique though a crash forgets what was never journaled.
@@ -37,6 +38,7 @@ struct Replay {
     /// Messages that occur more than once in `order`.
     moved: HashSet<u64>,
     notes: Notes,
+    key_sets: KeySets,
     objects: Objects,
     /// Until when messages are not deliverable, by id.
     delays: HashMap<u64, u64>,
@@ -158,7 +160,7 @@ fn finish(
     limits: Limits,
 ) -> Result<Store, OpenError> {
     let Replay { number, mut messages, queues: names, deleted, order, moved, notes, objects, .. } = replay;
-    let Replay { next_id, next_queue, delays: told, .. } = replay;
+    let Replay { next_id, next_queue, delays: told, mut key_sets, .. } = replay;
     let epochs = MESSAGE_NUMBER_MAX >> EPOCH_SHIFT_BITS;
     if epoch.0 > epochs {
         let reason = format!("it has had {} owners; message numbers are enough for {epochs}", epoch.0);
@@ -187,13 +189,18 @@ fn finish(
             delays.add(messages[slot].id, until_ms);
         }
         messages.enlane(found, slot);
-        let entry = &messages[slot];
+        let entry = &mut messages[slot];
+        if !key_sets.came(entry.keys) {
+            entry.keys = KEYS_UNKNOWN;
+        }
+        found.needs.came(entry.keys, entry.body_bytes, entry.id);
         found.grew(entry.body_bytes, entry.put_at_ms);
         live_bytes += entry.journal_bytes();
         if entry.expires_at_ms != u64::MAX {
             expiries.push(Reverse((entry.expires_at_ms, entry.id)));
         }
     }
+    key_sets.ready();
     let mut seen = HashSet::new();
     let mut live: VecDeque<(u64, u64)> = VecDeque::with_capacity(messages.len());
     for (at, id) in order.into_iter().rev() {
@@ -216,6 +223,8 @@ fn finish(
         next_id: next_id.max(number.base() | epoch.0 << EPOCH_SHIFT_BITS),
         messages,
         notes,
+        key_sets,
+        keys_of: None,
         objects,
         limits,
         memory_bytes: 0,
@@ -319,7 +328,7 @@ impl Replay {
             }
             self.moved.insert(id.0);
             let entry = &mut self.messages[slot];
-            (entry.at, entry.delivery_count) = (at, put.delivery_count);
+            (entry.at, entry.delivery_count, entry.keys) = (at, put.delivery_count, put.keys);
             return Ok(());
         }
         let user = put.user.map(|name| self.user(name));
@@ -339,6 +348,7 @@ impl Replay {
             lane: 0,
             state: State::Available,
             kept: Kept::Journal,
+            keys: put.keys,
         });
         Ok(())
     }
@@ -405,6 +415,7 @@ impl Replay {
             }
             // One that is not there was set in a part of the log that has been let go.
             Record::Unnoted { name } => self.notes.set(name, None),
+            Record::Keys { number, names } => self.key_sets.replayed(number, names),
             // As with a note's end.
             Record::ObjectGone { name } => self.objects.remove(name),
         }

@@ -5,18 +5,21 @@ use std::collections::{HashMap, HashSet};
 use super::errors::PutError;
 use super::messages::{IdBuildHasher, Kept};
 use super::{Store, admit, notes, put_head_bytes};
-use crate::message::{Message, MessageId, QueueId, Ticket};
+use crate::message::{Keys, Message, MessageId, QueueId, Ticket};
 use crate::record::{Record, padded};
 
 impl Store {
     /// One unit of work: takes `id`, which is locked, from its queue and puts `replacement` on `to`. What was
-    /// persistent stays persistent. PUT(DISABLED) on `to` refuses it like any other put.
+    /// persistent stays persistent, and what a key opens is opened by that still. PUT(DISABLED) on `to` refuses it like any other put.
     ///
     /// # Errors
     /// See [`PutError`]; `id` stays locked where it is.
     pub fn transfer(&mut self, id: MessageId, to: QueueId, mut replacement: Message) -> Result<Ticket, PutError> {
         let slot = self.locked(id).ok_or_else(|| self.not_locked(id))?;
         replacement.persistent |= self.messages[slot].kept == Kept::Journal;
+        if replacement.keys == Keys::None {
+            replacement.keys = self.key_sets.keys(self.messages[slot].keys);
+        }
         self.commit(vec![(to, replacement)], &[id], &[])
     }
 
@@ -32,6 +35,7 @@ impl Store {
         removals: &[MessageId],
         notes: &[(&str, Option<&[u8]>)],
     ) -> Result<Ticket, PutError> {
+        self.key_sets.tidy();
         let mut heads = self.notes.admit(notes, &self.limits)?;
         let mut bodies = 0;
         let mut journaled = !notes.is_empty();
@@ -54,7 +58,7 @@ impl Store {
             *before += 1;
             let persistent = message.persistent && !found.attributes.temporary;
             if persistent {
-                heads += put_head_bytes(message);
+                heads += put_head_bytes(message) + self.key_sets.definition_bytes(&message.keys);
                 bodies += padded(bytes as usize);
                 journaled = true;
             }

@@ -65,6 +65,16 @@ impl Rings {
         Ok(self.root.join(user))
     }
 
+    /// Users who have a ring, by name: the directories below the root with names that a user can have.
+    pub fn users(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
+        let names =
+            entries.filter(|entry| entry.path().is_dir()).filter_map(|entry| entry.file_name().into_string().ok());
+        let mut users: Vec<String> = names.filter(|name| is_plain_name(name)).collect();
+        users.sort_unstable();
+        users
+    }
+
     /// The ring of a user as it is on disk, or was at most [`CHECK_INTERVAL`] ago. Costs two locks and a compare
     /// between looks, one `stat` a file at a look, and reads the files that changed.
     ///

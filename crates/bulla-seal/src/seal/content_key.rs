@@ -108,6 +108,7 @@ pub(super) struct ContentKey {
     cipher: ContentCipher,
     context: CipherCtx,
     recipients: Vec<u8>,
+    names: Arc<[Bytes]>,
     recipients_digest: [u8; 32],
     agreement: bool,
     born: SystemTime,
@@ -122,7 +123,12 @@ pub(super) struct ContentKey {
 impl ContentKey {
     /// From a key that was wrapped for everyone in `recipients`. Its first message brings its own
     /// [`Iv::first`].
-    pub(super) fn new(key: &[u8], recipients: Vec<u8>, terms: Terms) -> Result<ContentKey, SealError> {
+    pub(super) fn new(
+        key: &[u8],
+        recipients: Vec<u8>,
+        names: Arc<[Bytes]>,
+        terms: Terms,
+    ) -> Result<ContentKey, SealError> {
         let messages_left = match terms.reuse {
             KeyReuse::Never => 1,
             KeyReuse::Count(count) => count.saturating_add(1).min(CONTENT_KEY_MESSAGES_MAX),
@@ -133,6 +139,7 @@ impl ContentKey {
             context: symmetric::encryptor(terms.cipher, key)?,
             recipients_digest: sha256(&recipients),
             recipients,
+            names,
             agreement: terms.agreement,
             born: terms.born,
             epoch: terms.epoch,
@@ -203,7 +210,8 @@ impl ContentKey {
                 plaintext.write(out);
                 symmetric::gcm_encrypt(context, iv.as_slice(), &associated, out.as_mut(), start)
             })?;
-            Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "authEnveloped-data" })
+            let recipients = Some(self.names.clone());
+            Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "authEnveloped-data", recipients })
         } else {
             layout.write(&mut out, iv.as_slice(), attributes, |out| {
                 let mut whole = Writer::with_capacity(plaintext.len());
@@ -212,7 +220,8 @@ impl ContentKey {
                 symmetric::cbc_encrypt(context, iv.as_slice(), &whole, out.as_mut())?;
                 Ok::<_, openssl::error::ErrorStack>([0; GCM_TAG_BYTES])
             })?;
-            Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "enveloped-data" })
+            let recipients = Some(self.names.clone());
+            Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "enveloped-data", recipients })
         }
     }
 }

@@ -29,6 +29,11 @@ enum Way {
 }
 
 impl Recipient {
+    /// DER of the `IssuerAndSerialNumber` of its certificate.
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
     /// Of a certificate that was found good.
     pub(super) fn new(
         certificate: &Certificate,

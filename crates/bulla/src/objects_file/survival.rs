@@ -21,7 +21,7 @@ use crate::random::Random;
 use crate::stores::{Stores, Tickets};
 use crate::topics::subscribe::Wanted;
 use bulla_queue::sim::{Fate, Fault, SimDisk};
-use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, Store};
+use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Keys, Limits, Message, Store};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -200,7 +200,16 @@ fn work(disk: &SimDisk, folder: &Path, seed: u64) -> Done {
             let body = bytes::Bytes::from_static(b"a publication").into();
             let (priority, persistent, put_at_ms) = (4, true, 0);
             let (expires_at_ms, available_at_ms, user) = (None, None, None);
-            let message = Message { priority, persistent, expires_at_ms, available_at_ms, put_at_ms, user, body };
+            let message = Message {
+                priority,
+                persistent,
+                expires_at_ms,
+                available_at_ms,
+                put_at_ms,
+                user,
+                keys: Keys::None,
+                body,
+            };
             let _ = state.store.put(queue, message);
         }
     }

@@ -14,8 +14,8 @@ use crate::catalog::findings::Findings;
 use crate::catalog::limits::UserStatus;
 use crate::catalog::lockouts::InForce;
 use crate::catalog::status::{
-    ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, InitiatorStatus, PolicyStatus, QueueStatus, Snapshot,
-    StopChannel, SubscriptionStatus, TaskSnapshot, Tasks, TopicStatus,
+    ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, InitiatorStatus, KeyUseStatus, PolicyStatus, QueueStatus,
+    Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, Tasks, TopicStatus,
 };
 use crate::catalog::{Change, DeadLetter, Definitions, Object, Sort};
 use crate::channel::registry::{Instance, InstanceId};
@@ -23,6 +23,7 @@ use crate::channel::supervisor;
 use crate::connections::{ANSWER_WITHIN, Survey};
 use crate::doctor::{self, Doctor, Way};
 use crate::envelope;
+use crate::key_use::KnownKeys;
 use crate::mailbox::Notice;
 use crate::manager::{Clients, Manager, State};
 use crate::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed, told};
@@ -747,6 +748,13 @@ impl Administered for Administrator<'_> {
         mailbox.post(Notice::Stop { generation: id.generation(), question: survey.ask() });
         let answered = self.apart(|_| survey.wait(ANSWER_WITHIN));
         Ok(answered.ok_or_else(no_answer)?.pop())
+    }
+
+    fn key_use(&mut self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<KeyUseStatus>, AdminError> {
+        let needs = self.state.needs(is_wanted);
+        // Rings are read while others go on.
+        let known = self.apart(|manager| KnownKeys::read(manager, Instant::now()));
+        Ok(known.rows(&needs, wall_ms(SystemTime::now())))
     }
 
     fn lockouts(&self) -> Vec<InForce> {

@@ -17,7 +17,7 @@ use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use crate::rights::no_identity_right;
 use bulla_amqp::{Payload, Sections};
-use bulla_queue::{Message, User};
+use bulla_queue::{Keys, Message, User};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
 use bytes::Bytes;
@@ -156,6 +156,7 @@ impl Delivery {
                 available_at_ms: None,
                 put_at_ms: wall_ms,
                 user: None,
+                keys: Keys::None,
                 body: chunks_of(payload.clone()),
             },
         };

@@ -98,7 +98,7 @@ impl<'a> Prepared<'a> {
         let mut traces = Vec::with_capacity(staged.len());
         let mut puts = Vec::with_capacity(staged.len());
         let mut before = Before::default();
-        for StagedPut { queue, message, is_single, is_remote, asks, whose } in staged {
+        for StagedPut { queue, message, is_single, is_remote, asks, need: _, whose } in staged {
             if let Some(Subscriber { is_spared, .. }) = whose {
                 let before = on_queue(&mut before, queue, &puts);
                 let is_gone = state.store.attributes(queue).is_none();

@@ -3,6 +3,7 @@
 use crate::dispatcher::publishing::Subscriber;
 use crate::front::outcome::MessageOutcome;
 use crate::front::{DeliveryId, LinkId, SessionId, UnitId};
+use crate::key_use::Staged;
 use crate::manager::Route;
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
@@ -57,6 +58,9 @@ pub(super) struct StagedPut {
     pub(super) is_remote: bool,
     /// It asks to be told what becomes of it.
     pub(super) asks: bool,
+    /// It is counted under the keys that open it, until this goes.
+    #[expect(dead_code, reason = "it counts for as long as it is there")]
+    pub(super) need: Option<Staged>,
     /// Of the copy of a publication: whose it is.
     pub(super) whose: Option<Subscriber>,
 }

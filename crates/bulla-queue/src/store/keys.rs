@@ -1,0 +1,368 @@
+//! Which keys messages need: how many of each queue, by key.
+//!
+//! What opens a message is a small set of names that the caller gives; the store compares their bytes and no more. Each
+//! set has a number here, which a message's entry and its record carry. A record of its own defines a set before the
+//! first record that has its number, and each checkpoint defines those again that messages still have. A set that no
+//! message has keeps its number until the table is full: a queue that empties with each get costs no record a put.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Store;
+use super::messages::{IdBuildHasher, Messages};
+use crate::message::{KeyNames, Keys, MessageId, QueueId};
+use crate::queue::Queue;
+use crate::record::{KEY_NAMES_BYTES_MAX, KEYS_FIRST, KEYS_NONE, KEYS_UNKNOWN, Record, encode_key_names};
+
+/// Bytes of the records that define the sets of keys of one store; messages with further sets count as not known.
+/// Each checkpoint writes them again, on a full disk too: it is a part of the reserve.
+pub const KEY_SETS_BYTES_MAX: usize = 1 << 20;
+/// Sets of keys that the messages of one queue may have; those with further ones count as not known.
+pub const QUEUE_KEY_SETS_MAX: usize = 1_024;
+/// Sets that are found by their pointer: those that were used last.
+const RECENT_SETS: usize = 16;
+/// Messages of a queue that one look for the oldest passes over, in each lane.
+const OLDEST_LOOKS_MAX: usize = 100_000;
+
+/// What needs a key, or a set of keys, on one queue.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KeyUse {
+    /// The names of the keys, any of which opens the messages; `None` for those of which it is not known.
+    pub names: Option<KeyNames>,
+    /// Messages, those that are locked, delayed or not yet synced included.
+    pub messages: u32,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// When the first of them was put, in milliseconds since 1970. Where a hundred thousand others had to be passed
+    /// over, the time of the last one passed, which was put before it; the next look goes on from there.
+    pub oldest_put_ms: Option<u64>,
+}
+
+/// What a queue's messages need of one set.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Need {
+    messages: u32,
+    bytes: u64,
+    /// No message that has the set has a lower id.
+    first: u64,
+}
+
+/// What a queue's messages need, by number of the set. Those that need no key are not counted.
+#[derive(Debug, Default)]
+pub(crate) struct Needs(HashMap<u16, Need, IdBuildHasher>);
+
+impl Needs {
+    /// A message came. One compare where it needs no key.
+    pub(super) fn came(&mut self, set: u16, bytes: u32, id: u64) {
+        if set == KEYS_NONE {
+            return;
+        }
+        let need = self.0.entry(set).or_default();
+        need.first = if need.messages == 0 { id } else { need.first.min(id) };
+        need.messages += 1;
+        need.bytes += u64::from(bytes);
+    }
+
+    /// A message went. One compare where it needs no key.
+    pub(super) fn went(&mut self, set: u16, bytes: u32) {
+        if set == KEYS_NONE {
+            return;
+        }
+        if let Some(need) = self.0.get_mut(&set) {
+            need.messages = need.messages.saturating_sub(1);
+            need.bytes = need.bytes.saturating_sub(u64::from(bytes));
+        }
+    }
+
+    fn takes(&mut self, set: u16) -> bool {
+        if self.0.len() < QUEUE_KEY_SETS_MAX || self.0.contains_key(&set) {
+            return true;
+        }
+        self.0.retain(|_, need| need.messages > 0);
+        self.0.len() < QUEUE_KEY_SETS_MAX
+    }
+}
+
+#[derive(Debug)]
+struct Set {
+    names: KeyNames,
+    /// As its record has them.
+    encoded: Box<[u8]>,
+    /// Messages of the store that have it.
+    messages: u32,
+    /// Whether the part of the log that is kept defines the number so.
+    is_defined: bool,
+}
+
+impl Set {
+    fn record(&self, number: u16) -> Record<'_> {
+        Record::Keys { number, names: &self.encoded }
+    }
+}
+
+/// The sets of keys of a store, by number.
+#[derive(Debug, Default)]
+pub(super) struct KeySets {
+    sets: Vec<Option<Set>>,
+    vacant: Vec<u16>,
+    numbers: HashMap<KeyNames, u16>,
+    /// Sets by their pointers. They hold what they point to, so that a pointer means one set.
+    recent: [Option<(KeyNames, u16)>; RECENT_SETS],
+    bytes: usize,
+}
+
+impl KeySets {
+    fn get(&self, number: u16) -> Option<&Set> {
+        self.sets.get(usize::from(number.checked_sub(KEYS_FIRST)?))?.as_ref()
+    }
+
+    fn get_mut(&mut self, number: u16) -> Option<&mut Set> {
+        self.sets.get_mut(usize::from(number.checked_sub(KEYS_FIRST)?))?.as_mut()
+    }
+
+    fn recent(&self, names: &KeyNames) -> Option<u16> {
+        let (known, number) = self.recent[recent_at(names)].as_ref()?;
+        Arc::ptr_eq(known, names).then_some(*number)
+    }
+
+    /// Bytes of the record that defines the set of a message that is put, at most; 0 as a rule.
+    pub(super) fn definition_bytes(&self, keys: &Keys) -> usize {
+        let Keys::OneOf(names) = keys else { return 0 };
+        match self.recent(names) {
+            Some(number) => self.definition_bytes_of(number),
+            None => Record::keys_head_bytes(names.iter().map(|name| 2 + name.len()).sum()),
+        }
+    }
+
+    /// Bytes of the record that defines a set, where the log does not define it yet.
+    pub(super) fn definition_bytes_of(&self, number: u16) -> usize {
+        self.get(number).filter(|set| !set.is_defined).map_or(0, |set| set.record(number).head_bytes())
+    }
+
+    /// The record that defines a set, where the log does not define it yet; it is to be written now.
+    pub(super) fn define(&mut self, number: u16, write: impl FnOnce(&Record<'_>)) {
+        if let Some(set) = self.get_mut(number).filter(|set| !set.is_defined) {
+            set.is_defined = true;
+            write(&set.record(number));
+        }
+    }
+
+    /// The definitions that a checkpoint has: of the sets that messages have. The others count as not defined from here
+    /// on.
+    pub(super) fn to_keep(&mut self, mut write: impl FnMut(&Record<'_>) -> bool) -> bool {
+        for (number, set) in (KEYS_FIRST..).zip(&mut self.sets) {
+            let Some(set) = set else { continue };
+            if set.messages > 0 && !write(&set.record(number)) {
+                return false;
+            }
+            set.is_defined = set.messages > 0;
+        }
+        true
+    }
+
+    /// Makes room where the table is nearly full: what no message has goes. Not within a unit of work: its sets may be
+    /// among them.
+    pub(super) fn tidy(&mut self) {
+        if self.bytes > KEY_SETS_BYTES_MAX / 4 * 3 {
+            self.drop_unused();
+        }
+    }
+
+    #[cold]
+    fn drop_unused(&mut self) {
+        for (number, place) in (KEYS_FIRST..).zip(&mut self.sets) {
+            let Some(set) = place.take_if(|set| set.messages == 0) else { continue };
+            self.bytes -= set.record(number).head_bytes();
+            self.numbers.remove(&set.names);
+            self.vacant.push(number);
+        }
+        self.recent = Default::default();
+    }
+
+    /// The number of what a message needs: for one that needs no key a compare, else a few and a look-up by pointer.
+    pub(super) fn number_of(&mut self, keys: &Keys) -> u16 {
+        let names = match keys {
+            Keys::None => return KEYS_NONE,
+            Keys::Unknown => return KEYS_UNKNOWN,
+            Keys::OneOf(names) => names,
+        };
+        if let Some(number) = self.recent(names) {
+            return number;
+        }
+        let number = match self.numbers.get(names) {
+            Some(number) => *number,
+            None => match self.insert(names) {
+                Some(number) => number,
+                None => return KEYS_UNKNOWN,
+            },
+        };
+        self.recent[recent_at(names)] = Some((names.clone(), number));
+        number
+    }
+
+    /// Gives a new set a number, where there is room.
+    fn insert(&mut self, names: &KeyNames) -> Option<u16> {
+        let encoded = encode_key_names(names)?;
+        let set = Set { names: names.clone(), encoded, messages: 0, is_defined: false };
+        let bytes = set.record(KEYS_FIRST).head_bytes();
+        if self.bytes + bytes > KEY_SETS_BYTES_MAX {
+            return None;
+        }
+        let number = match self.vacant.pop() {
+            Some(number) => number,
+            None => {
+                let number = u16::try_from(self.sets.len()).ok()?.checked_add(KEYS_FIRST)?;
+                self.sets.push(None);
+                number
+            }
+        };
+        self.sets[usize::from(number - KEYS_FIRST)] = Some(set);
+        self.numbers.insert(names.clone(), number);
+        self.bytes += bytes;
+        Some(number)
+    }
+
+    /// A set as the journal defines it; the last definition of a number counts.
+    pub(super) fn replayed(&mut self, number: u16, names: &[u8]) {
+        let Some(place) = number.checked_sub(KEYS_FIRST).map(usize::from) else { return };
+        let set = Set {
+            names: crate::record::key_names(names).map(Bytes::copy_from_slice).collect(),
+            encoded: names.into(),
+            messages: 0,
+            is_defined: true,
+        };
+        if self.sets.len() <= place {
+            self.sets.resize_with(place + 1, || None);
+        }
+        self.sets[place] = Some(set);
+    }
+
+    /// All of the journal was read, and its messages counted: sets are found by what they hold from here on. Those that
+    /// no message has are forgotten.
+    pub(super) fn ready(&mut self) {
+        for (number, place) in (KEYS_FIRST..).zip(&mut self.sets) {
+            place.take_if(|set| set.messages == 0);
+            match place {
+                Some(set) => {
+                    self.bytes += set.record(number).head_bytes();
+                    self.numbers.insert(set.names.clone(), number);
+                }
+                None => self.vacant.push(number),
+            }
+        }
+    }
+
+    /// A message has the set. Says whether there is such a set, or the message needs none that is known.
+    pub(super) fn came(&mut self, number: u16) -> bool {
+        if number <= KEYS_NONE {
+            return true;
+        }
+        let set = self.get_mut(number);
+        set.map(|set| set.messages += 1).is_some()
+    }
+
+    /// A message that had the set is gone. One compare where it needs no key.
+    pub(super) fn went(&mut self, number: u16) {
+        if number > KEYS_NONE
+            && let Some(set) = self.get_mut(number)
+        {
+            set.messages = set.messages.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn keys(&self, number: u16) -> Keys {
+        match number {
+            KEYS_NONE => Keys::None,
+            _ => self.get(number).map_or(Keys::Unknown, |set| Keys::OneOf(set.names.clone())),
+        }
+    }
+}
+
+fn recent_at(names: &KeyNames) -> usize {
+    // Allocations of one size lie some multiple of 16 apart.
+    let pointer = Arc::as_ptr(names).cast::<u8>() as usize;
+    (pointer >> 4 ^ pointer >> 9) % RECENT_SETS
+}
+
+impl Store {
+    /// Which keys open a message, wherever it stands; `None` where it is gone.
+    #[must_use]
+    pub fn needed_keys(&self, id: MessageId) -> Option<Keys> {
+        Some(self.key_sets.keys(self.messages[self.messages.slot(id)?].keys))
+    }
+
+    /// What the messages of a queue need, by set of keys, in no order; those that need no key are left out. Looks at
+    /// the sets of the queue, and at the messages before the oldest of each that it has not looked at before.
+    pub fn key_use(&mut self, queue: QueueId) -> Vec<KeyUse> {
+        let Some(found) = self.queues.get_mut(&queue) else { return Vec::new() };
+        let mut needs = std::mem::take(&mut found.needs);
+        let uses = needs.0.iter_mut().filter(|(_, need)| need.messages > 0).map(|(&set, need)| {
+            let names = self.key_sets.get(set).map(|set| set.names.clone());
+            let oldest_put_ms = oldest(found, &self.messages, set, need);
+            KeyUse { names, messages: need.messages, bytes: need.bytes, oldest_put_ms }
+        });
+        let uses = uses.collect();
+        found.needs = needs;
+        uses
+    }
+
+    /// Says by what is told of a message of an older program, once its body is read back, which keys open it.
+    pub fn tell_keys_by(&mut self, keys_of: fn(&crate::message::Chunks) -> Keys) {
+        self.keys_of = Some(keys_of);
+    }
+
+    /// A message of which it was not known is read: it is known from now on, and noted when it is carried forward.
+    #[cold]
+    pub(super) fn learn_keys(&mut self, slot: crate::lane::Slot, body: &crate::message::Chunks) {
+        let Some(keys_of) = self.keys_of else { return };
+        let entry = &mut self.messages[slot];
+        let Some(queue) = self.queues.get_mut(&entry.queue()) else { return };
+        let set = self.key_sets.number_of(&keys_of(body));
+        if set == KEYS_UNKNOWN || !queue.needs.takes(set) {
+            return;
+        }
+        self.key_sets.came(set);
+        queue.needs.went(KEYS_UNKNOWN, entry.body_bytes);
+        queue.needs.came(set, entry.body_bytes, entry.id);
+        entry.keys = set;
+    }
+}
+
+/// The number under which a message for a queue counts.
+pub(super) fn number_for(sets: &mut KeySets, queue: &mut Queue, keys: &Keys) -> u16 {
+    let set = sets.number_of(keys);
+    if set > KEYS_NONE && !queue.needs.takes(set) {
+        return KEYS_UNKNOWN;
+    }
+    sets.came(set);
+    set
+}
+
+/// When the oldest message with a set was put; `need.first` becomes its id.
+fn oldest(queue: &Queue, messages: &Messages, set: u16, need: &mut Need) -> Option<u64> {
+    let mut oldest: Option<(u64, u64)> = None;
+    for lane in &queue.lanes {
+        let (mut looks, mut passed) = (0, None);
+        for (slot, _) in lane.slots(Some(need.first.saturating_sub(1))) {
+            let entry = &messages[slot];
+            if oldest.is_some_and(|(id, _)| id < entry.id) {
+                passed = None;
+                break;
+            }
+            passed = Some((entry.id, entry.put_at_ms));
+            looks += 1;
+            if entry.keys == set || looks == OLDEST_LOOKS_MAX {
+                break;
+            }
+            passed = None;
+        }
+        oldest = passed.or(oldest);
+    }
+    let (id, put_at_ms) = oldest?;
+    need.first = id;
+    Some(put_at_ms)
+}
+
+const _: () = assert!(KEY_NAMES_BYTES_MAX < KEY_SETS_BYTES_MAX);
