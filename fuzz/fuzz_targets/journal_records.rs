@@ -10,7 +10,7 @@ use std::time::Instant;
 use bulla_queue::record::{BATCH_HEADER_BYTES, BATCH_MAGIC, BatchHeader, Records};
 use bulla_queue::sim::SimDisk;
 use bulla_queue::{
-    Chunks, Driver, FileLog, FileLogOptions, FileSpill, Limits, SEGMENT_HEADER_BYTES, SegmentHeader, Store, check_storage,
+    Chunks, Driver, FORMAT_VERSION, FileLog, FileLogOptions, FileSpill, Limits, SEGMENT_HEADER_BYTES, SegmentHeader, Store, check_storage,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -33,7 +33,7 @@ fn encode_what_decodes(bytes: &[u8]) {
 
 fn open_and_use(bytes: &[u8]) {
     let disk = SimDisk::default();
-    let header = SegmentHeader { epoch: 1, base: 0, capacity: SEGMENT_BYTES as u64, salt: SALT };
+    let header = SegmentHeader { version: FORMAT_VERSION, epoch: 1, base: 0, capacity: SEGMENT_BYTES as u64, salt: SALT };
     let mut segment = header.encode();
     segment.extend_from_slice(&bytes[..bytes.len().min(SEGMENT_BYTES)]);
     segment.resize(SEGMENT_HEADER_BYTES as usize + SEGMENT_BYTES, 0);

@@ -3,7 +3,7 @@
 import pytest
 from proton import Message
 
-from manager import ERROR_QUEUE, shown_rows
+from manager import DEAD_LETTER_QUEUE, ERROR_QUEUE, shown_rows
 from people import People
 from sites import PRIVACY, Site, clear, serial
 from units import Unit
@@ -86,6 +86,55 @@ def test_a_unit_of_work_counts_until_its_end_and_a_moved_message_where_it_goes(s
     (row,) = key_use(site, ERROR_QUEUE).values()
     assert (row["MSGS"], row["USER"]) == (1, ["billing"])
     site.qm.mqsc(f"CLEAR QLOCAL({ERROR_QUEUE})")
+
+
+def test_what_waits_elsewhere_than_on_its_own_queue_is_counted_too(site):
+    queue = site.queue(PRIVACY)
+    far = f"{queue}.FAR"
+    site.qm.mqsc(f"""
+        DEFINE QLOCAL({far}.XMIT) USAGE(XMITQ)
+        DEFINE QREMOTE({far}) RNAME({queue}) RQMNAME(ELSEWHERE) XMITQ({far}.XMIT)
+        DEFINE SUB({queue}) TOPICSTR('keys/{queue}') DEST({queue})
+        ALTER QLOCAL({queue}) BOTHRESH(1) BACKOUT(MOVE)
+    """)
+    site.set_policy(far, PRIVACY)
+    site.orders.put(far, clear())
+    (row,) = key_use(site, f"{far}.XMIT").values()
+    assert (row["MSGS"], row["USER"]) == (1, ["billing"])
+    site.orders.put(f"topic://keys/{queue}", clear())
+    (row,) = key_use(site, queue).values()
+    assert (row["MSGS"], row["USER"]) == (1, ["billing"])
+    with site.qm.connect("billing") as client:
+        receiver = client.receiver(queue, credit=1)
+        unit = Unit(client)
+        unit.accept(receiver, receiver.next(accept=False))
+        # In a unit of work that gets it, it is still there.
+        (row,) = key_use(site, queue).values()
+        assert row["MSGS"] == 1
+        unit.abort()
+    site.qm.wait_for_depth(DEAD_LETTER_QUEUE, 1)
+    assert key_use(site, queue) == {}
+    (row,) = key_use(site, DEAD_LETTER_QUEUE).values()
+    assert (row["MSGS"], row["USER"]) == (1, ["billing"])
+    site.qm.mqsc(f"CLEAR QLOCAL({DEAD_LETTER_QUEUE})")
+
+
+def test_what_cannot_be_read_as_a_seal_may_need_any_key(site):
+    protected, plain = site.queue(PRIVACY), site.queue()
+    message = site.sealed(protected)
+    # It is cut short behind what says that it is CMS.
+    message.body = bytes(message.body)[:-1]
+    site.nobody.put(plain, message)
+    (row,) = key_use(site, plain).values()
+    assert (row["MSGS"], row["KEYHERE"], row["USER"], row["SERIAL"]) == (1, "UNKNOWN", [], "")
+    with site.qm.connect() as client:
+        unit = Unit(client)
+        unit.put(client.sender(plain), message)
+        (row,) = key_use(site, plain).values()
+        assert (row["MSGS"], row["INUOW"]) == (1, 1)
+        unit.abort()
+    (row,) = key_use(site, plain).values()
+    assert (row["MSGS"], row["INUOW"]) == (1, 0)
 
 
 def test_a_removed_key_is_seen_and_counts_outlive_a_restart(site):

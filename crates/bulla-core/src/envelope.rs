@@ -17,7 +17,7 @@ use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::MessageId;
 use bulla_amqp::{BodyForm, Header, Payload, Sections, Value, check_body, with_header};
 use bulla_queue::{Chunks, Keys, Message};
-use bulla_seal::{Bound, Content, Expect, Opened, Packing, Sealed, Verified};
+use bulla_seal::{Bound, Content, Expect, OpenError, Opened, Packing, Sealed, Verified};
 use bytes::Bytes;
 pub use label::{
     Label, Was, damaged_letter, dead_letter, labelled, labelled_destination, labelled_queue, moved_message,
@@ -243,14 +243,12 @@ impl Arrival {
         if !self.claims_seal() {
             return Keys::None;
         }
-        let read = self.sealed_body().map(|der| bulla_seal::recipients(&der));
-        match read {
-            Ok(Ok(names)) if !names.is_empty() => Keys::OneOf(names.into()),
-            // What can't be read as any seal is opened by no key.
-            Err(_) | Ok(Ok(_) | Err(bulla_seal::OpenError::NotSealed | bulla_seal::OpenError::Malformed { .. })) => {
-                Keys::None
-            }
-            Ok(Err(_)) => Keys::Unknown,
+        // Its reader may read what this queue manager can't.
+        let Ok(der) = self.sealed_body() else { return Keys::Unknown };
+        match bulla_seal::recipients(&der) {
+            Ok(names) if !names.is_empty() => Keys::OneOf(names.into()),
+            Ok(_) | Err(OpenError::NotSealed) => Keys::None,
+            Err(_) => Keys::Unknown,
         }
     }
 

@@ -10,32 +10,46 @@ use bulla_seal::{KeyName, ring};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Counters of staged messages that are kept though no message is counted in them any more.
+/// Counters of staged messages that are kept though no message is counted in them any more, at least.
 const STAGED_EMPTY_MAX: usize = 1_024;
 
-/// Messages staged in units of work, by queue and what opens them.
+/// Messages staged in units of work, by queue and what opens them; by none of what is not known.
 #[derive(Default)]
-pub struct StagedNeeds(HashMap<(QueueId, KeyNames), Arc<()>>);
+pub struct StagedNeeds {
+    counters: HashMap<(QueueId, Option<KeyNames>), Arc<()>>,
+    /// With so many counters those are let go in which no message is counted.
+    swept_at: usize,
+}
 
 /// Stands for a staged message for as long as that is staged.
 pub struct Staged(#[allow(dead_code, reason = "its clones are counted")] Arc<()>);
 
 impl StagedNeeds {
-    /// A message is staged. Nothing is counted of one that needs no key, or of which it is not known.
+    /// A message is staged. Nothing is counted of one that needs no key.
     pub fn staged(&mut self, queue: QueueId, keys: &Keys) -> Option<Staged> {
-        let Keys::OneOf(names) = keys else { return None };
-        if self.0.len() >= STAGED_EMPTY_MAX {
-            self.0.retain(|_, counter| Arc::strong_count(counter) > 1);
+        let names = match keys {
+            Keys::None => return None,
+            Keys::Unknown => None,
+            Keys::OneOf(names) => Some(names.clone()),
+        };
+        if self.counters.len() >= self.swept_at.max(STAGED_EMPTY_MAX) {
+            self.counters.retain(|_, counter| Arc::strong_count(counter) > 1);
+            // So many must come before it is done again as are left.
+            self.swept_at = 2 * self.counters.len();
         }
-        Some(Staged(self.0.entry((queue, names.clone())).or_default().clone()))
+        Some(Staged(self.counters.entry((queue, names)).or_default().clone()))
     }
 
-    /// What is staged for a queue.
-    fn of(&self, queue: QueueId) -> impl Iterator<Item = (&KeyNames, u64)> {
-        let of_queue = self.0.iter().filter(move |((of, _), _)| *of == queue);
-        of_queue
-            .map(|((_, names), counter)| (names, Arc::strong_count(counter) as u64 - 1))
-            .filter(|(_, count)| *count > 0)
+    /// What is staged, by queue.
+    fn by_queue(&self) -> HashMap<QueueId, Vec<(Option<KeyNames>, u64)>> {
+        let mut staged: HashMap<QueueId, Vec<_>> = HashMap::default();
+        for ((queue, names), counter) in &self.counters {
+            match Arc::strong_count(counter) as u64 - 1 {
+                0 => {}
+                count => staged.entry(*queue).or_default().push((names.clone(), count)),
+            }
+        }
+        staged
     }
 }
 
@@ -45,8 +59,8 @@ pub struct QueueNeeds {
     pub queue: String,
     /// On the queue.
     pub there: Vec<KeyUse>,
-    /// In units of work that put on it: what opens them, and messages.
-    pub staged: Vec<(KeyNames, u64)>,
+    /// In units of work that put on it: what opens them, none where that is not known, and messages.
+    pub staged: Vec<(Option<KeyNames>, u64)>,
 }
 
 impl State {
@@ -58,12 +72,12 @@ impl State {
             .filter(|(_, name)| is_wanted(name))
             .map(|(queue, name)| (queue, name.to_owned()))
             .collect();
+        let mut staged = self.unit_totals.needs.by_queue();
         let mut needs: Vec<QueueNeeds> = queues
             .into_iter()
-            .map(|(id, queue)| QueueNeeds {
-                queue,
-                there: self.store.key_use(id),
-                staged: self.unit_totals.needs.of(id).map(|(names, count)| (names.clone(), count)).collect(),
+            .map(|(id, queue)| {
+                let staged = staged.remove(&id).unwrap_or_default();
+                QueueNeeds { queue, there: self.store.key_use(id), staged }
             })
             .filter(|needs| !needs.there.is_empty() || !needs.staged.is_empty())
             .collect();
@@ -143,9 +157,7 @@ impl KnownKeys {
         for QueueNeeds { queue, there, staged } in needs {
             let mut by_key: HashMap<Option<&[u8]>, KeyUseStatus> = HashMap::default();
             for one in there {
-                let names = one.names.as_deref().unwrap_or_default();
-                let names = names.iter().map(|name| Some(&name[..])).chain(names.is_empty().then_some(None));
-                for name in names {
+                for name in each(one.names.as_ref()) {
                     let row = by_key.entry(name).or_insert_with(|| self.row(queue, name));
                     row.messages += u64::from(one.messages);
                     row.bytes += one.bytes;
@@ -154,8 +166,8 @@ impl KnownKeys {
                 }
             }
             for (names, count) in staged {
-                for name in names.iter() {
-                    by_key.entry(Some(name)).or_insert_with(|| self.row(queue, Some(name))).staged += count;
+                for name in each(names.as_ref()) {
+                    by_key.entry(name).or_insert_with(|| self.row(queue, name)).staged += count;
                 }
             }
             let mut of_queue: Vec<_> = by_key.into_values().collect();
@@ -165,6 +177,7 @@ impl KnownKeys {
         rows
     }
 
+    /// What is said of the key of that name; of none, of messages of which it is not known what opens them.
     fn row(&self, queue: &str, name: Option<&[u8]>) -> KeyUseStatus {
         let mut row = KeyUseStatus { queue: queue.to_owned(), is_known: name.is_some(), ..KeyUseStatus::default() };
         match name.and_then(KeyName::read) {
@@ -180,5 +193,53 @@ impl KnownKeys {
                 key.not_after.duration_since(UNIX_EPOCH).ok().and_then(|since| u64::try_from(since.as_millis()).ok());
         }
         row
+    }
+}
+
+/// Each of the keys; where they are not known, none, once.
+fn each(names: Option<&KeyNames>) -> impl Iterator<Item = Option<&[u8]>> {
+    let all = names.map(|names| &names[..]).unwrap_or_default();
+    all.iter().map(|name| Some(&name[..])).chain(all.is_empty().then_some(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulla_queue::StoreNumber;
+    use bytes::Bytes;
+
+    fn names(number: usize) -> Keys {
+        Keys::OneOf([Bytes::from(number.to_string())].into())
+    }
+
+    #[test]
+    fn staged_messages_are_counted_for_as_long_as_they_are_staged() {
+        let mut needs = StagedNeeds::default();
+        let queue = |number| QueueId::new(StoreNumber::LOCAL, number);
+        let count = |needs: &StagedNeeds, number| {
+            let of = needs.by_queue().remove(&queue(number)).unwrap_or_default();
+            let unknown = of.iter().find(|(names, _)| names.is_none()).map_or(0, |(_, count)| *count);
+            (of.iter().map(|(_, count)| count).sum::<u64>(), unknown)
+        };
+        assert!(needs.staged(queue(1), &Keys::None).is_none());
+        let mut staged = vec![needs.staged(queue(1), &Keys::Unknown), needs.staged(queue(2), &names(1))];
+        staged.extend((0..10).map(|_| needs.staged(queue(1), &names(1))));
+        assert_eq!((count(&needs, 1), count(&needs, 2)), ((11, 1), (1, 0)));
+        staged.truncate(5);
+        assert_eq!((count(&needs, 1), count(&needs, 2)), ((4, 1), (1, 0)));
+        staged.clear();
+        assert_eq!((count(&needs, 1), count(&needs, 2)), ((0, 0), (0, 0)));
+    }
+
+    #[test]
+    fn counters_of_staged_messages_go_when_nothing_is_counted_in_them() {
+        let mut needs = StagedNeeds::default();
+        let queue = QueueId::new(StoreNumber::LOCAL, 1);
+        for number in 0..10 * STAGED_EMPTY_MAX {
+            needs.staged(queue, &names(number));
+        }
+        assert!(needs.counters.len() <= STAGED_EMPTY_MAX);
+        let staged: Vec<_> = (0..3 * STAGED_EMPTY_MAX).map(|number| needs.staged(queue, &names(number))).collect();
+        assert_eq!(needs.by_queue()[&queue].len(), staged.len());
     }
 }

@@ -144,10 +144,10 @@ fn a_last_batch_that_is_not_whole_is_cut_and_the_rest_is_there() {
 fn a_segment_from_a_newer_version_is_refused_with_its_version() {
     let disk = ten_messages();
     let mut bytes = disk.contents(FIRST).unwrap();
-    bytes[8] = 2;
+    bytes[8] = 3;
     disk.set_contents(FIRST, bytes);
-    assert!(matches!(open(&disk), Err(OpenError::Log(LogError::Newer { version: 2 }))));
-    assert!(matches!(check_storage(&disk), Err(LogError::Newer { version: 2 })));
+    assert!(matches!(open(&disk), Err(OpenError::Log(LogError::Newer { version: 3 }))));
+    assert!(matches!(check_storage(&disk), Err(LogError::Newer { version: 3 })));
 }
 
 #[test]

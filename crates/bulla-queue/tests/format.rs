@@ -6,14 +6,15 @@ use bulla_queue::record::{
     BATCH_HEADER_BYTES, BatchHeader, KEYS_NONE, PutRecord, Record, Records, check_bodies, encode_key_names,
 };
 use bulla_queue::{
-    KEY_NAMES_BYTES_MAX, MessageId, NOTE_VALUE_BYTES_MAX, OBJECT_BYTES_MAX, OBJECT_NAME_BYTES_MAX, QueueId,
-    SegmentHeader, StoreNumber,
+    FORMAT_VERSION, KEY_NAMES_BYTES_MAX, MessageId, NOTE_VALUE_BYTES_MAX, OBJECT_BYTES_MAX, OBJECT_NAME_BYTES_MAX,
+    QueueId, SegmentHeader, StoreNumber,
 };
 use bytes::Bytes;
 
 const PAGE: &str = include_str!("../../../docs/formats/journal.md");
 const SALT: u64 = 0x5eed;
-const SEGMENT: SegmentHeader = SegmentHeader { epoch: 1, base: 0, capacity: 16 << 20, salt: SALT };
+const SEGMENT: SegmentHeader =
+    SegmentHeader { version: FORMAT_VERSION, epoch: 1, base: 0, capacity: 16 << 20, salt: SALT };
 
 fn records() -> [Record<'static>; 2] {
     let put = PutRecord {

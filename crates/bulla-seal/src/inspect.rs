@@ -237,10 +237,9 @@ fn of_recipient(recipient: &Recipient<'_>) -> InspectedRecipient {
     InspectedRecipient { name: name_text(&recipient.name), algorithm }
 }
 
-/// `issuer="CN=…" serial=0a1b`, or `key-id=…`.
 /// Who can open a sealed message, sorted and each once: DER of the `IssuerAndSerialNumber` of each, and of a recipient
-/// that is named by its key alone (foreign CMS) the key identifier under the tag `[0]`. None for a message that is signed
-/// and no more. Nothing is verified.
+/// that is named by its key alone (foreign CMS) the key identifier under the tag `[0]`. None for a message that is
+/// signed and no more. Nothing is verified.
 ///
 /// # Errors
 /// [`OpenError::NotSealed`], or what is wrong with it.
@@ -288,6 +287,7 @@ impl KeyName {
     }
 }
 
+/// `issuer="CN=…" serial=0a1b`, or `key-id=…`.
 fn name_text(name: &Name<'_>) -> String {
     let whole = match name {
         Name::Key(id) => return format!("key-id={}", base16ct::lower::encode_string(id)),

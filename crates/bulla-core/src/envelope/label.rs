@@ -216,7 +216,8 @@ mod tests {
 
     #[test]
     fn a_label_comes_off_as_it_was_put_on() {
-        let was = Was { priority: 7, persistent: true, put_at_ms: 5, user: Some("orders".into()) };
+        let user = Some("orders".into());
+        let was = Was { priority: 7, persistent: true, put_at_ms: 5, user, keys: Keys::None };
         let payload = message(&[ID], b"body");
         let label = Label::new(Some(reason::SECURITY_ERROR), "tampered", &"é".repeat(400), "Q", NOW_MS);
         assert!(label.detail.len() <= DETAIL_BYTES_MAX);

@@ -305,7 +305,15 @@ impl<S: Storage> FileLog<S> {
             writer.epoch = writer.epoch.max(segment.header.epoch);
         }
         writer.epoch += 1;
-        writer.current = segments.back().cloned();
+        // What this program writes is told from what an older one wrote: that one refuses the segment, and says why.
+        let is_older = segments.back().is_some_and(|last| last.header.version < FORMAT_VERSION);
+        let is_empty = segments.back().is_some_and(|last| last.header.base == writer.end);
+        if is_older && is_empty && let Some(last) = segments.pop_back() {
+            // The next one begins where it does, and has its name.
+            storage.remove(&segment_name(last.header.base)).map_err(LogError::Unavailable)?;
+            storage.sync_dir().map_err(LogError::Unavailable)?;
+        }
+        writer.current = segments.back().filter(|_| !is_older).cloned();
         *hold(&shared.segments) = segments;
         Ok((Epoch(writer.epoch), Position(writer.end)))
     }
@@ -422,11 +430,15 @@ impl<S: Storage> Log for FileLog<S> {
             self.lock = Some(self.take_lock()?);
         }
         let claimed = self.recover()?;
-        if hold(&self.shared.segments).is_empty() {
-            let made = self.shared.make(self.options.first_segment_bytes)?;
-            let mut writer = hold(&self.shared.writer);
-            self.shared.start_segment(&mut writer, made)?;
+        let mut writer = hold(&self.shared.writer);
+        if writer.current.is_none() {
+            let is_first = hold(&self.shared.segments).is_empty();
+            let spare = if is_first { None } else { hold(&self.shared.space).spares.pop() };
+            let bytes = if is_first { self.options.first_segment_bytes } else { self.shared.segment_bytes };
+            let spare = spare.map_or_else(|| self.shared.make(bytes), Ok)?;
+            self.shared.start_segment(&mut writer, spare)?;
         }
+        drop(writer);
         if !self.claimed {
             self.claimed = true;
             self.start_threads().map_err(LogError::Unavailable)?;
@@ -766,7 +778,8 @@ impl<S: Storage> Shared<S> {
     fn start_segment(&self, writer: &mut Writer<S>, spare: Spare<S::File>) -> Result<Arc<Segment<S::File>>, LogError> {
         let failed = |error: io::Error| LogError::Failed { reason: format!("beginning a segment: {error}") };
         let salt = self.storage.random().map_err(failed)?;
-        let header = SegmentHeader { epoch: writer.epoch, base: writer.end, capacity: spare.capacity, salt };
+        let (version, epoch, base) = (FORMAT_VERSION, writer.epoch, writer.end);
+        let header = SegmentHeader { version, epoch, base, capacity: spare.capacity, salt };
         spare.file.write_at(0, &header.encode()).map_err(failed)?;
         spare.file.sync().map_err(failed)?;
         // Renaming publishes the segment, but only syncing the directory makes its new name survive.

@@ -8,8 +8,9 @@ use crate::storage::StorageFile;
 
 /// The first eight bytes of a segment.
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"BULLALOG";
-/// The version of segments, batches and records that this program writes.
-pub const FORMAT_VERSION: u16 = 1;
+/// The version of segments, batches and records that this program writes. It reads all from 1 on: in version 1 no
+/// message says which keys open it.
+pub const FORMAT_VERSION: u16 = 2;
 /// Bytes before the first batch. One page, so that headers and batches never share a sector.
 pub const SEGMENT_HEADER_BYTES: u64 = 4_096;
 /// Bytes of the header that mean something.
@@ -21,6 +22,8 @@ const WALK_BYTES: usize = 256 << 10;
 /// What a segment says about itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SegmentHeader {
+    /// The format of what is in it, from 1 to [`FORMAT_VERSION`].
+    pub version: u16,
     /// Whose segment it is.
     pub epoch: u64,
     /// Where in the log its first batch begins.
@@ -37,7 +40,7 @@ impl SegmentHeader {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(SEGMENT_HEADER_BYTES as usize);
         out.extend_from_slice(&SEGMENT_MAGIC);
-        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&[0, 0]);
         for field in [self.epoch, self.base, self.capacity, self.salt] {
             out.extend_from_slice(&field.to_le_bytes());
@@ -67,7 +70,7 @@ impl SegmentHeader {
         if crc != crc32c::crc32c(&bytes[..44]) || version == 0 {
             return Err(damaged("the segment's header has a wrong checksum"));
         }
-        let header = Self { epoch: field(12), base: field(20), capacity: field(28), salt: field(36) };
+        let header = Self { version, epoch: field(12), base: field(20), capacity: field(28), salt: field(36) };
         if header.base != named {
             return Err(damaged("the segment has the name of another"));
         }

@@ -21,10 +21,15 @@ use crate::record::{KEY_NAMES_BYTES_MAX, KEYS_FIRST, KEYS_NONE, KEYS_UNKNOWN, Re
 pub const KEY_SETS_BYTES_MAX: usize = 1 << 20;
 /// Sets of keys that the messages of one queue may have; those with further ones count as not known.
 pub const QUEUE_KEY_SETS_MAX: usize = 1_024;
+/// Bytes of the records of these sets: no queue takes the room of all others.
+pub const QUEUE_KEY_SETS_BYTES_MAX: usize = KEY_SETS_BYTES_MAX / 8;
 /// Sets that are found by their pointer: those that were used last.
 const RECENT_SETS: usize = 16;
-/// Messages of a queue that one look for the oldest passes over, in each lane.
-const OLDEST_LOOKS_MAX: usize = 100_000;
+/// Bytes of sets that no message has, from which on they make room: so much work is done for them at most.
+const UNUSED_BYTES_MAX: usize = KEY_SETS_BYTES_MAX / 4;
+/// Messages of a queue that one look for the oldest ones passes over, in each of its ten lanes. A tenth of a
+/// millisecond.
+const OLDEST_LOOKS_MAX: usize = 10_000;
 
 /// What needs a key, or a set of keys, on one queue.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -35,8 +40,8 @@ pub struct KeyUse {
     pub messages: u32,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// When the first of them was put, in milliseconds since 1970. Where a hundred thousand others had to be passed
-    /// over, the time of the last one passed, which was put before it; the next look goes on from there.
+    /// When the first of them was put, in milliseconds since 1970. Where ten thousand others had to be passed over, the
+    /// time of the last one passed, which was put before it; the next look goes on from there.
     pub oldest_put_ms: Option<u64>,
 }
 
@@ -44,6 +49,8 @@ pub struct KeyUse {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Need {
     messages: u32,
+    /// Bytes of the set's record.
+    record_bytes: u32,
     bytes: u64,
     /// No message that has the set has a lower id.
     first: u64,
@@ -51,37 +58,70 @@ pub(crate) struct Need {
 
 /// What a queue's messages need, by number of the set. Those that need no key are not counted.
 #[derive(Debug, Default)]
-pub(crate) struct Needs(HashMap<u16, Need, IdBuildHasher>);
+pub(crate) struct Needs {
+    /// One set: most queues never have another, and find it without a hash.
+    usual: (u16, Need),
+    /// The other sets that messages of the queue have.
+    others: HashMap<u16, Need, IdBuildHasher>,
+    /// Bytes of the records of all of them.
+    record_bytes: usize,
+}
 
 impl Needs {
-    /// A message came. One compare where it needs no key.
-    pub(super) fn came(&mut self, set: u16, bytes: u32, id: u64) {
+    /// A message came. One compare where it needs no key, a few more as a rule.
+    pub(super) fn came(&mut self, sets: &KeySets, set: u16, bytes: u32, id: u64) {
         if set == KEYS_NONE {
             return;
         }
-        let need = self.0.entry(set).or_default();
-        need.first = if need.messages == 0 { id } else { need.first.min(id) };
+        let need = if self.usual.0 == set {
+            &mut self.usual.1
+        } else if self.usual.1.messages == 0 && !self.others.contains_key(&set) {
+            self.usual = (set, Need::default());
+            &mut self.usual.1
+        } else {
+            self.others.entry(set).or_default()
+        };
+        if need.messages == 0 {
+            let record_bytes = sets.record_bytes(set);
+            *need = Need { record_bytes: record_bytes as u32, first: id, ..Need::default() };
+            self.record_bytes += record_bytes;
+        }
+        need.first = need.first.min(id);
         need.messages += 1;
         need.bytes += u64::from(bytes);
     }
 
-    /// A message went. One compare where it needs no key.
+    /// A message went. As [`Needs::came`].
     pub(super) fn went(&mut self, set: u16, bytes: u32) {
         if set == KEYS_NONE {
             return;
         }
-        if let Some(need) = self.0.get_mut(&set) {
-            need.messages = need.messages.saturating_sub(1);
-            need.bytes = need.bytes.saturating_sub(u64::from(bytes));
+        let is_usual = self.usual.0 == set;
+        let need = if is_usual { Some(&mut self.usual.1) } else { self.others.get_mut(&set) };
+        let Some(need) = need else { return };
+        need.messages = need.messages.saturating_sub(1);
+        need.bytes = need.bytes.saturating_sub(u64::from(bytes));
+        if need.messages == 0 {
+            self.record_bytes -= need.record_bytes as usize;
+            if !is_usual {
+                self.others.remove(&set);
+            }
         }
     }
 
-    fn takes(&mut self, set: u16) -> bool {
-        if self.0.len() < QUEUE_KEY_SETS_MAX || self.0.contains_key(&set) {
+    fn takes(&self, sets: &KeySets, set: u16) -> bool {
+        let has_usual = self.usual.1.messages > 0;
+        if (has_usual && self.usual.0 == set) || self.others.contains_key(&set) {
             return true;
         }
-        self.0.retain(|_, need| need.messages > 0);
-        self.0.len() < QUEUE_KEY_SETS_MAX
+        self.others.len() + usize::from(has_usual) < QUEUE_KEY_SETS_MAX
+            && self.record_bytes + sets.record_bytes(set) <= QUEUE_KEY_SETS_BYTES_MAX
+    }
+
+    /// The sets that messages have.
+    fn all(&mut self) -> impl Iterator<Item = (u16, &mut Need)> {
+        let others = self.others.iter_mut().map(|(&set, need)| (set, need));
+        std::iter::once((self.usual.0, &mut self.usual.1)).chain(others).filter(|(_, need)| need.messages > 0)
     }
 }
 
@@ -111,6 +151,8 @@ pub(super) struct KeySets {
     /// Sets by their pointers. They hold what they point to, so that a pointer means one set.
     recent: [Option<(KeyNames, u16)>; RECENT_SETS],
     bytes: usize,
+    /// Of these, bytes of sets that no message has.
+    unused_bytes: usize,
 }
 
 impl KeySets {
@@ -134,6 +176,11 @@ impl KeySets {
             Some(number) => self.definition_bytes_of(number),
             None => Record::keys_head_bytes(names.iter().map(|name| 2 + name.len()).sum()),
         }
+    }
+
+    /// Bytes of the record of a set; none of what is no set.
+    fn record_bytes(&self, number: u16) -> usize {
+        self.get(number).map_or(0, |set| set.record(number).head_bytes())
     }
 
     /// Bytes of the record that defines a set, where the log does not define it yet.
@@ -162,10 +209,10 @@ impl KeySets {
         true
     }
 
-    /// Makes room where the table is nearly full: what no message has goes. Not within a unit of work: its sets may be
-    /// among them.
+    /// Makes room where much of the table is not used: what no message has goes. Not within a unit of work: its sets
+    /// may be among them. One compare as a rule.
     pub(super) fn tidy(&mut self) {
-        if self.bytes > KEY_SETS_BYTES_MAX / 4 * 3 {
+        if self.unused_bytes > UNUSED_BYTES_MAX {
             self.drop_unused();
         }
     }
@@ -178,6 +225,7 @@ impl KeySets {
             self.numbers.remove(&set.names);
             self.vacant.push(number);
         }
+        self.unused_bytes = 0;
         self.recent = Default::default();
     }
 
@@ -198,7 +246,10 @@ impl KeySets {
                 None => return KEYS_UNKNOWN,
             },
         };
-        self.recent[recent_at(names)] = Some((names.clone(), number));
+        // One that the message alone holds does not come again.
+        if Arc::strong_count(names) > 1 {
+            self.recent[recent_at(names)] = Some((names.clone(), number));
+        }
         number
     }
 
@@ -221,6 +272,7 @@ impl KeySets {
         self.sets[usize::from(number - KEYS_FIRST)] = Some(set);
         self.numbers.insert(names.clone(), number);
         self.bytes += bytes;
+        self.unused_bytes += bytes;
         Some(number)
     }
 
@@ -259,8 +311,14 @@ impl KeySets {
         if number <= KEYS_NONE {
             return true;
         }
-        let set = self.get_mut(number);
-        set.map(|set| set.messages += 1).is_some()
+        let Some(set) = self.get_mut(number) else { return false };
+        set.messages += 1;
+        if set.messages == 1 {
+            let bytes = set.record(number).head_bytes();
+            // While the journal is read nothing is counted yet.
+            self.unused_bytes = self.unused_bytes.saturating_sub(bytes);
+        }
+        true
     }
 
     /// A message that had the set is gone. One compare where it needs no key.
@@ -268,7 +326,10 @@ impl KeySets {
         if number > KEYS_NONE
             && let Some(set) = self.get_mut(number)
         {
-            set.messages = set.messages.saturating_sub(1);
+            set.messages -= 1;
+            if set.messages == 0 {
+                self.unused_bytes += set.record(number).head_bytes();
+            }
         }
     }
 
@@ -294,14 +355,23 @@ impl Store {
     }
 
     /// What the messages of a queue need, by set of keys, in no order; those that need no key are left out. Looks at
-    /// the sets of the queue, and at the messages before the oldest of each that it has not looked at before.
+    /// the sets of the queue, and where the oldest message of one is gone at those behind it, in one pass for all sets:
+    /// a millisecond at most.
     pub fn key_use(&mut self, queue: QueueId) -> Vec<KeyUse> {
         let Some(found) = self.queues.get_mut(&queue) else { return Vec::new() };
         let mut needs = std::mem::take(&mut found.needs);
-        let uses = needs.0.iter_mut().filter(|(_, need)| need.messages > 0).map(|(&set, need)| {
+        let mut sought = Sought::default();
+        for (set, need) in needs.all() {
+            if !is_there(&self.messages, queue, set, need.first) {
+                sought.add(set, need.first);
+            }
+        }
+        sought.look(found, &self.messages);
+        let uses = needs.all().map(|(set, need)| {
+            need.first = sought.found(set).unwrap_or(need.first);
+            let oldest = self.messages.slot(MessageId(need.first)).map(|slot| self.messages[slot].put_at_ms);
             let names = self.key_sets.get(set).map(|set| set.names.clone());
-            let oldest_put_ms = oldest(found, &self.messages, set, need);
-            KeyUse { names, messages: need.messages, bytes: need.bytes, oldest_put_ms }
+            KeyUse { names, messages: need.messages, bytes: need.bytes, oldest_put_ms: oldest }
         });
         let uses = uses.collect();
         found.needs = needs;
@@ -320,12 +390,12 @@ impl Store {
         let entry = &mut self.messages[slot];
         let Some(queue) = self.queues.get_mut(&entry.queue()) else { return };
         let set = self.key_sets.number_of(&keys_of(body));
-        if set == KEYS_UNKNOWN || !queue.needs.takes(set) {
+        if set == KEYS_UNKNOWN || !queue.needs.takes(&self.key_sets, set) {
             return;
         }
         self.key_sets.came(set);
         queue.needs.went(KEYS_UNKNOWN, entry.body_bytes);
-        queue.needs.came(set, entry.body_bytes, entry.id);
+        queue.needs.came(&self.key_sets, set, entry.body_bytes, entry.id);
         entry.keys = set;
     }
 }
@@ -333,36 +403,69 @@ impl Store {
 /// The number under which a message for a queue counts.
 pub(super) fn number_for(sets: &mut KeySets, queue: &mut Queue, keys: &Keys) -> u16 {
     let set = sets.number_of(keys);
-    if set > KEYS_NONE && !queue.needs.takes(set) {
+    if set > KEYS_NONE && !queue.needs.takes(sets, set) {
         return KEYS_UNKNOWN;
     }
     sets.came(set);
     set
 }
 
-/// When the oldest message with a set was put; `need.first` becomes its id.
-fn oldest(queue: &Queue, messages: &Messages, set: u16, need: &mut Need) -> Option<u64> {
-    let mut oldest: Option<(u64, u64)> = None;
-    for lane in &queue.lanes {
-        let (mut looks, mut passed) = (0, None);
-        for (slot, _) in lane.slots(Some(need.first.saturating_sub(1))) {
-            let entry = &messages[slot];
-            if oldest.is_some_and(|(id, _)| id < entry.id) {
-                passed = None;
-                break;
-            }
-            passed = Some((entry.id, entry.put_at_ms));
-            looks += 1;
-            if entry.keys == set || looks == OLDEST_LOOKS_MAX {
-                break;
-            }
-            passed = None;
-        }
-        oldest = passed.or(oldest);
-    }
-    let (id, put_at_ms) = oldest?;
-    need.first = id;
-    Some(put_at_ms)
+/// Whether a message of a queue is there and has the set.
+fn is_there(messages: &Messages, queue: QueueId, set: u16, id: u64) -> bool {
+    let entry = messages.slot(MessageId(id)).map(|slot| &messages[slot]);
+    entry.is_some_and(|entry| entry.keys == set && entry.queue() == queue)
 }
 
-const _: () = assert!(KEY_NAMES_BYTES_MAX < KEY_SETS_BYTES_MAX);
+/// Sets whose oldest message on a queue is looked for.
+#[derive(Default)]
+struct Sought {
+    /// The message that is the oldest of those seen, by set, and the number of the lane that it was last seen in.
+    oldest: HashMap<u16, (Option<u64>, usize), IdBuildHasher>,
+    /// None of the sets has a message with a lower id.
+    from: Option<u64>,
+}
+
+impl Sought {
+    fn add(&mut self, set: u16, first: u64) {
+        self.from = Some(self.from.map_or(first, |from| from.min(first)));
+        self.oldest.insert(set, (None, 0));
+    }
+
+    fn found(&self, set: u16) -> Option<u64> {
+        self.oldest.get(&set)?.0
+    }
+
+    /// Looks through the lanes, each up to the first message of every set, or so far that those already seen in others
+    /// are older.
+    fn look(&mut self, queue: &Queue, messages: &Messages) {
+        let Some(from) = self.from else { return };
+        for (lane, number) in queue.lanes.iter().zip(1..) {
+            let none_is_older = self.oldest.values().map(|(id, _)| id.unwrap_or(u64::MAX)).max().unwrap_or(0);
+            let mut left = self.oldest.len();
+            let mut passed = None;
+            for (looks, (slot, _)) in lane.slots(Some(from.saturating_sub(1))).enumerate() {
+                let entry = &messages[slot];
+                passed = (looks + 1 == OLDEST_LOOKS_MAX).then_some(entry.id);
+                if entry.id > none_is_older {
+                    break;
+                }
+                if let Some((oldest, seen_in)) = self.oldest.get_mut(&entry.keys)
+                    && *seen_in != number
+                {
+                    *oldest = Some(oldest.map_or(entry.id, |id| id.min(entry.id)));
+                    *seen_in = number;
+                    left -= 1;
+                }
+                if left == 0 || passed.is_some() {
+                    break;
+                }
+            }
+            let Some(passed) = passed.filter(|_| left > 0) else { continue };
+            for (oldest, _) in self.oldest.values_mut().filter(|(_, seen_in)| *seen_in != number) {
+                *oldest = Some(oldest.map_or(passed, |id| id.min(passed)));
+            }
+        }
+    }
+}
+
+const _: () = assert!(KEY_NAMES_BYTES_MAX < QUEUE_KEY_SETS_BYTES_MAX);

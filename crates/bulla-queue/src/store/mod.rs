@@ -48,7 +48,7 @@ pub use index::{INDEX_ENTRIES_MAX, KeysOf};
 use journal::{Journal, Mark, MarkKind};
 use keys::KeySets;
 pub(crate) use keys::Needs;
-pub use keys::{KEY_SETS_BYTES_MAX, KeyUse, QUEUE_KEY_SETS_MAX};
+pub use keys::{KEY_SETS_BYTES_MAX, KeyUse, QUEUE_KEY_SETS_BYTES_MAX, QUEUE_KEY_SETS_MAX};
 pub use limits::{
     BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, CHECKPOINT_BYTES_DEFAULT, LOG_BYTES_MIN_DEFAULT, Limits,
     MEMORY_BYTES_MAX_DEFAULT, RESERVE_BYTES_DEFAULT,
@@ -187,8 +187,8 @@ impl Store {
     pub fn put(&mut self, queue: QueueId, message: Message) -> Result<Ticket, PutError> {
         let found = self.queues.get(&queue).ok_or_else(|| self.unknown(queue))?; // one hash of a small number
         let bytes = admit(found, &message, 0)?; // three compares
+        self.key_sets.tidy(); // one compare
         if message.persistent && !found.attributes.temporary {
-            self.key_sets.tidy();
             let head = put_head_bytes(&message) + self.key_sets.definition_bytes(&message.keys);
             self.journal.admit(head, bytes as usize, self.limits.reserve_bytes)?; // room in the batch and on disk
             self.insert(queue, message, bytes, true, true)
@@ -533,7 +533,7 @@ impl Store {
         let (in_memory, elsewhere) =
             if placed.in_memory { (Some(message.body), None) } else { (None, Some(message.body)) };
         let keys = keys::number_for(&mut self.key_sets, found, &message.keys);
-        found.needs.came(keys, bytes, id);
+        found.needs.came(&self.key_sets, keys, bytes, id);
         let slot = self.messages.insert(Entry {
             id,
             put_at_ms: message.put_at_ms,

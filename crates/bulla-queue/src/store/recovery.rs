@@ -193,7 +193,7 @@ fn finish(
         if !key_sets.came(entry.keys) {
             entry.keys = KEYS_UNKNOWN;
         }
-        found.needs.came(entry.keys, entry.body_bytes, entry.id);
+        found.needs.came(&key_sets, entry.keys, entry.body_bytes, entry.id);
         found.grew(entry.body_bytes, entry.put_at_ms);
         live_bytes += entry.journal_bytes();
         if entry.expires_at_ms != u64::MAX {

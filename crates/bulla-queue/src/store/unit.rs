@@ -10,7 +10,8 @@ use crate::record::{Record, padded};
 
 impl Store {
     /// One unit of work: takes `id`, which is locked, from its queue and puts `replacement` on `to`. What was
-    /// persistent stays persistent, and what a key opens is opened by that still. PUT(DISABLED) on `to` refuses it like any other put.
+    /// persistent stays persistent, and what a key opens is opened by that still. PUT(DISABLED) on `to` refuses it like
+    /// any other put.
     ///
     /// # Errors
     /// See [`PutError`]; `id` stays locked where it is.

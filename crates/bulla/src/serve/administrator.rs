@@ -753,8 +753,7 @@ impl Administered for Administrator<'_> {
     fn key_use(&mut self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<KeyUseStatus>, AdminError> {
         let needs = self.state.needs(is_wanted);
         // Rings are read while others go on.
-        let known = self.apart(|manager| KnownKeys::read(manager, Instant::now()));
-        Ok(known.rows(&needs, wall_ms(SystemTime::now())))
+        Ok(self.apart(|manager| KnownKeys::read(manager, Instant::now()).rows(&needs, wall_ms(SystemTime::now()))))
     }
 
     fn lockouts(&self) -> Vec<InForce> {
