@@ -94,6 +94,7 @@ def test_what_waits_elsewhere_than_on_its_own_queue_is_counted_too(site):
     site.qm.mqsc(f"""
         DEFINE QLOCAL({far}.XMIT) USAGE(XMITQ)
         DEFINE QREMOTE({far}) RNAME({queue}) RQMNAME(ELSEWHERE) XMITQ({far}.XMIT)
+        SET AUTHREC PROFILE(SYSTEM.BASE.TOPIC) OBJTYPE(TOPIC) PRINCIPAL('orders') AUTHADD(ALL)
         DEFINE SUB({queue}) TOPICSTR('keys/{queue}') DEST({queue})
         ALTER QLOCAL({queue}) BOTHRESH(1) BACKOUT(MOVE)
     """)

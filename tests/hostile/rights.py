@@ -654,7 +654,7 @@ def command(insider, pace, text):
 
 def show_everything(insider, pace):
     """Shows all queues, what goes on there, and all records."""
-    shown = ("QLOCAL(*) ALL", "QSTATUS(*) ALL", "AUTHREC", "CONN(*) ALL", "SUB(*) ALL")
+    shown = ("QLOCAL(*) ALL", "QSTATUS(*) ALL", "AUTHREC", "CONN(*) ALL", "SUB(*) ALL", "KEYUSE(*)")
     command(insider, pace, "\n".join(f"DISPLAY {what}" for what in shown))
 
 

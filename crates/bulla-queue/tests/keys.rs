@@ -100,7 +100,7 @@ fn the_oldest_is_the_oldest_in_any_lane() {
         [&one, &two].map(|names| uses.get(&names.to_vec()).copied().flatten())
     };
     assert_eq!(oldest(&mut store), [Some(0), Some(1)]);
-    let mut get = |store: &mut Store| {
+    let get = |store: &mut Store| {
         let found = store.lock_next(queue, None, 0).unwrap();
         store.acknowledge(found.id).unwrap();
         oldest(store)
@@ -129,8 +129,8 @@ fn the_oldest_is_found_behind_any_number_of_others_in_a_few_looks() {
     };
     put(&mut store, &rare, 4);
     let first = store.newest();
-    for number in 0..35_000 {
-        put(&mut store, &usual, 4 + number % 2);
+    for number in 0..35_000_u32 {
+        put(&mut store, &usual, 4 + u8::from(number % 2 == 0));
     }
     let second = put(&mut store, &rare, 5);
     let oldest = |store: &mut Store, of: &KeyNames| {

@@ -1,6 +1,6 @@
 //! The table's attributes of what messages need.
 
-use super::{Attribute, BYTES, Key, shown};
+use super::{Attribute, Key, shown};
 
 static MSGS: Attribute = shown(
     Key::Own("MSGS"),
@@ -10,19 +10,21 @@ static MSGS: Attribute = shown(
 );
 static INUOW: Attribute =
     shown(Key::Own("INUOW"), "INUOW", "Messages put for the queue in units of work that are not committed.");
+static BYTES: Attribute = shown(Key::Bytes, "BYTES", "Bytes of the messages that MSGS counts, as stored.");
 static MSGAGE: Attribute = shown(
     Key::MessageAge,
     "MSGAGE",
-    "Age of the oldest of them in seconds; blank where none is on the queue. Where a hundred thousand others lie \
-     between, it is at first more than that.",
+    "Age of the oldest of them in seconds; blank where none is on the queue. Where more than ten thousand others lie \
+     before it, a first answer is older than that; asking again comes nearer.",
 );
 static USER: Attribute = shown(Key::Own("USER"), "USER", "Users whose rings here have the private key.");
 static KEYHERE: Attribute = shown(
     Key::Own("KEYHERE"),
     "KEYHERE",
     "YES: a ring here has the private key. LOCKED: one has it that can't be read, for want of a passphrase or because \
-     a file is damaged. NO: none has it. UNKNOWN: it is not known which key the messages need; those of a version \
-     before this one are learnt when they are read.",
+     a file is damaged. NO: none has it. UNKNOWN: it is not known which key the messages need, so each key may be \
+     needed: an earlier version put them and they were not read yet, their seal can't be read here, or they have more \
+     sets of recipients than are counted.",
 );
 static SUBJECT: Attribute =
     shown(Key::Own("SUBJECT"), "SUBJECT", "The subject of the key's certificate; blank where no ring here has that.");

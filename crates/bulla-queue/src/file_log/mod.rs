@@ -308,7 +308,10 @@ impl<S: Storage> FileLog<S> {
         // What this program writes is told from what an older one wrote: that one refuses the segment, and says why.
         let is_older = segments.back().is_some_and(|last| last.header.version < FORMAT_VERSION);
         let is_empty = segments.back().is_some_and(|last| last.header.base == writer.end);
-        if is_older && is_empty && let Some(last) = segments.pop_back() {
+        if is_older
+            && is_empty
+            && let Some(last) = segments.pop_back()
+        {
             // The next one begins where it does, and has its name.
             storage.remove(&segment_name(last.header.base)).map_err(LogError::Unavailable)?;
             storage.sync_dir().map_err(LogError::Unavailable)?;

@@ -98,8 +98,8 @@ impl Needs {
         }
         let is_usual = self.usual.0 == set;
         let need = if is_usual { Some(&mut self.usual.1) } else { self.others.get_mut(&set) };
-        let Some(need) = need else { return };
-        need.messages = need.messages.saturating_sub(1);
+        let Some(need) = need.filter(|need| need.messages > 0) else { return };
+        need.messages -= 1;
         need.bytes = need.bytes.saturating_sub(u64::from(bytes));
         if need.messages == 0 {
             self.record_bytes -= need.record_bytes as usize;
@@ -110,12 +110,15 @@ impl Needs {
     }
 
     fn takes(&self, sets: &KeySets, set: u16) -> bool {
-        let has_usual = self.usual.1.messages > 0;
-        if (has_usual && self.usual.0 == set) || self.others.contains_key(&set) {
-            return true;
-        }
-        self.others.len() + usize::from(has_usual) < QUEUE_KEY_SETS_MAX
-            && self.record_bytes + sets.record_bytes(set) <= QUEUE_KEY_SETS_BYTES_MAX
+        (self.usual.1.messages > 0 && self.usual.0 == set)
+            || self.others.contains_key(&set)
+            || sets.record_bytes(set) <= self.room()
+    }
+
+    /// Bytes of the record of a further set that it takes, at most.
+    fn room(&self) -> usize {
+        let sets = self.others.len() + usize::from(self.usual.1.messages > 0);
+        if sets < QUEUE_KEY_SETS_MAX { QUEUE_KEY_SETS_BYTES_MAX.saturating_sub(self.record_bytes) } else { 0 }
     }
 
     /// The sets that messages have.
@@ -230,7 +233,8 @@ impl KeySets {
     }
 
     /// The number of what a message needs: for one that needs no key a compare, else a few and a look-up by pointer.
-    pub(super) fn number_of(&mut self, keys: &Keys) -> u16 {
+    /// `room`: bytes that the record of a new set may have.
+    fn number_of(&mut self, keys: &Keys, room: usize) -> u16 {
         let names = match keys {
             Keys::None => return KEYS_NONE,
             Keys::Unknown => return KEYS_UNKNOWN,
@@ -241,7 +245,7 @@ impl KeySets {
         }
         let number = match self.numbers.get(names) {
             Some(number) => *number,
-            None => match self.insert(names) {
+            None => match self.insert(names, room) {
                 Some(number) => number,
                 None => return KEYS_UNKNOWN,
             },
@@ -254,11 +258,11 @@ impl KeySets {
     }
 
     /// Gives a new set a number, where there is room.
-    fn insert(&mut self, names: &KeyNames) -> Option<u16> {
+    fn insert(&mut self, names: &KeyNames, room: usize) -> Option<u16> {
         let encoded = encode_key_names(names)?;
         let set = Set { names: names.clone(), encoded, messages: 0, is_defined: false };
         let bytes = set.record(KEYS_FIRST).head_bytes();
-        if self.bytes + bytes > KEY_SETS_BYTES_MAX {
+        if bytes > room || self.bytes + bytes > KEY_SETS_BYTES_MAX {
             return None;
         }
         let number = match self.vacant.pop() {
@@ -389,7 +393,7 @@ impl Store {
         let Some(keys_of) = self.keys_of else { return };
         let entry = &mut self.messages[slot];
         let Some(queue) = self.queues.get_mut(&entry.queue()) else { return };
-        let set = self.key_sets.number_of(&keys_of(body));
+        let set = self.key_sets.number_of(&keys_of(body), queue.needs.room());
         if set == KEYS_UNKNOWN || !queue.needs.takes(&self.key_sets, set) {
             return;
         }
@@ -402,7 +406,7 @@ impl Store {
 
 /// The number under which a message for a queue counts.
 pub(super) fn number_for(sets: &mut KeySets, queue: &mut Queue, keys: &Keys) -> u16 {
-    let set = sets.number_of(keys);
+    let set = sets.number_of(keys, queue.needs.room());
     if set > KEYS_NONE && !queue.needs.takes(sets, set) {
         return KEYS_UNKNOWN;
     }
