@@ -439,7 +439,7 @@ def test_a_journal_of_a_newer_version_is_refused(stopped):
     [segment] = (stopped.data / "journal").glob("*.segment")
     content = segment.read_bytes()
     assert content[:8] == b"BULLALOG"
-    segment.write_bytes(content[:8] + b"\x02\x00" + content[10:])
+    segment.write_bytes(content[:8] + b"\x03\x00" + content[10:])
     said = start_fails(stopped)
     assert "journal" in said and "newer" in said
     segment.write_bytes(content)

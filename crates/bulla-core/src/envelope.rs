@@ -23,6 +23,7 @@ pub use label::{
     Label, Was, damaged_letter, dead_letter, labelled, labelled_destination, labelled_queue, moved_message,
     unlabelled_message, wrapped,
 };
+use std::sync::OnceLock;
 
 /// What a message without a header section gets: DEFPRTY and DEFPSIST; and how long any may lie there, CAPEXPRY.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +75,8 @@ pub struct Arrival {
     header: Option<Header>,
     fields: Fields,
     wall_ms: u64,
+    /// Which keys open it, once that was asked for: a publication is copied for each subscription.
+    keys: OnceLock<Keys>,
 }
 
 /// The encodings of the fields of a properties section, as they arrived; an absent one is empty or null.
@@ -105,7 +108,7 @@ impl Arrival {
                 .ok_or_else(|| malformed(&"the properties section is malformed"))?,
             None => Fields::default(),
         };
-        Ok(Self { payload, sections, header, fields, wall_ms })
+        Ok(Self { payload, sections, header, fields, wall_ms, keys: OnceLock::new() })
     }
 
     /// Whether it has a section; delivery annotations alone, which are for one hop, are none.
@@ -243,6 +246,11 @@ impl Arrival {
         if !self.claims_seal() {
             return Keys::None;
         }
+        self.keys.get_or_init(|| self.read_keys()).clone()
+    }
+
+    /// Reads the recipients of a message that claims to be sealed.
+    fn read_keys(&self) -> Keys {
         // Its reader may read what this queue manager can't.
         let Ok(der) = self.sealed_body() else { return Keys::Unknown };
         match bulla_seal::recipients(&der) {
