@@ -98,7 +98,7 @@ impl Store {
         }
         let mut failed = None;
         let journal = &mut self.journal;
-        let all = self.key_sets.to_keep(|record| {
+        let all = self.key_sets.write_used(|record| {
             failed = journal.admit(record.head_bytes(), 0, 0).err();
             if failed.is_none() {
                 journal.append(record);

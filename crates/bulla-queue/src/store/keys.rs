@@ -201,7 +201,7 @@ impl KeySets {
 
     /// The definitions that a checkpoint has: of the sets that messages have. The others count as not defined from here
     /// on.
-    pub(super) fn to_keep(&mut self, mut write: impl FnMut(&Record<'_>) -> bool) -> bool {
+    pub(super) fn write_used(&mut self, mut write: impl FnMut(&Record<'_>) -> bool) -> bool {
         for (number, set) in (KEYS_FIRST..).zip(&mut self.sets) {
             let Some(set) = set else { continue };
             if set.messages > 0 && !write(&set.record(number)) {
