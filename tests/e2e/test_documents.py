@@ -356,6 +356,7 @@ PAGES = {
     "doctor.md": Page(grants=ORDERS_TO_BILLING, before={"bulla doctor ORDERS": people_with_keys}),
     "queues.md": Page("DEFINE QLOCAL(ORDERS)"),
     "http.md": Page(),
+    "install.md": Page(),
     "sign-in.md": Page(),
     "topics.md": Page("DEFINE QLOCAL(AUDIT.PRICES)"),
     "audit.md": Page(
