@@ -11,7 +11,7 @@ use bulla_catalog::findings::Findings;
 use bulla_catalog::limits::UserStatus;
 use bulla_catalog::lockouts::InForce;
 use bulla_catalog::status::{
-    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, InitiatorStatus, KeyUseStatus, PolicyStatus,
+    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, InitiatorStatus, KeyRotationStatus, KeyUseStatus, PolicyStatus,
     QueueStatus, Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, TopicStatus,
 };
 use bulla_catalog::{Change, DeadLetter, Definitions, QueueManager};
@@ -123,6 +123,14 @@ pub trait Administered {
     /// # Errors
     /// It can't be found out now.
     fn key_use(&mut self, _is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<KeyUseStatus>, AdminError> {
+        Ok(Vec::new())
+    }
+
+    /// Changes of keys that are under way, where the user's name is wanted. None where the target has no key rings.
+    ///
+    /// # Errors
+    /// It can't be found out now.
+    fn key_rotations(&mut self, _is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<KeyRotationStatus>, AdminError> {
         Ok(Vec::new())
     }
 

@@ -25,6 +25,7 @@ mod diagnosis;
 pub mod difference;
 pub mod import;
 pub mod kept;
+mod key_rotation;
 mod key_use;
 mod lockout;
 pub mod meters;

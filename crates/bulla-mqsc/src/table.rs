@@ -8,6 +8,7 @@ mod commands;
 mod connection;
 mod device;
 mod key;
+mod key_rotation;
 mod key_use;
 mod lockout;
 pub(crate) mod messages;
@@ -186,6 +187,7 @@ pub enum Doing {
     DisplayChannelRule,
     DisplayLimitStatus,
     DisplayKeyUse,
+    DisplayKeyRotation,
     DisplayLockout,
     ResetLockout,
     DisplayConnection,
@@ -379,6 +381,7 @@ const NOUNS: &[(&str, &[&str])] = &[
     ("LIMITSTATUS", &["LIMS"]),
     ("CHLAUTH", &[]),
     ("KEYUSE", &["KU"]),
+    ("KEYROTATE", &["KR"]),
     ("LOCKOUT", &[]),
     ("CONN", &[]),
 ];

@@ -11,3 +11,6 @@ pub const TLS: &str = "tls";
 
 /// Authorities of the data directory's own, a folder each.
 pub const AUTHORITIES: &str = "authorities";
+
+/// How far changes of keys are, a file each.
+pub const ROTATIONS: &str = "rotations";

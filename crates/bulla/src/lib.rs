@@ -12,6 +12,7 @@ mod expiring_certificates;
 pub mod folders;
 mod front;
 mod json_names;
+pub mod key_rotation;
 pub mod log_lines;
 pub mod metrics;
 pub mod objects_file;

@@ -3,6 +3,7 @@
 mod channel;
 mod cost;
 mod device;
+mod key_rotation;
 mod key_use;
 mod protection;
 mod queue;
@@ -12,6 +13,7 @@ mod topic;
 pub use channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
 pub use cost::{CostSnapshot, PROCESS, ScratchUse, UNATTRIBUTED};
 pub use device::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
+pub use key_rotation::{KeyOfRotation, KeyRotationStatus};
 pub use key_use::KeyUseStatus;
 pub use protection::Deed;
 pub use protection::{DeviceWait, ProtectionMeters};

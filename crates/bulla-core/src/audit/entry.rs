@@ -74,6 +74,8 @@ pub enum Kind {
     Lockout,
     /// How often a private key of a ring was used.
     KeyUse,
+    /// A step of the change of a key was done.
+    KeyRotation,
     /// A key ring was read again because its files have changed, or can't be read any more.
     Ring,
     /// A message was moved to the error queue.
@@ -86,7 +88,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Start,
         Kind::Stop,
         Kind::Command,
@@ -96,6 +98,7 @@ impl Kind {
         Kind::Refusals,
         Kind::Lockout,
         Kind::KeyUse,
+        Kind::KeyRotation,
         Kind::Ring,
         Kind::Quarantine,
         Kind::Gap,
@@ -115,6 +118,7 @@ impl Kind {
             Kind::Refusals => "refusals",
             Kind::Lockout => "lockout",
             Kind::KeyUse => "key-use",
+            Kind::KeyRotation => "key-rotation",
             Kind::Ring => "ring",
             Kind::Quarantine => "quarantine",
             Kind::Gap => "gap",

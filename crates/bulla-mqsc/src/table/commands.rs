@@ -369,6 +369,20 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
+        act: Act::Does(Doing::DisplayKeyRotation),
+        verb: "DISPLAY",
+        noun: "KEYROTATE",
+        name: NameUse::Users,
+        object: "change of a key",
+        summary: "Show the changes of users' keys that are under way (`bulla key rotate`), one line for each old key: how \
+         far it is, until when the old key is kept in any case, and how many messages still need it, on which queues. \
+         It ends by itself with the last of them.",
+        options: DISPLAY_OPTIONS,
+        attributes: key_rotation::STATUS,
+        examples: &["DISPLAY KEYROTATE('*')", "DIS KR('billing') STEP MSGS QUEUES"],
+        since: V1,
+    },
+    Command {
         act: Act::Does(Doing::DisplayLockout),
         verb: "DISPLAY",
         noun: "LOCKOUT",

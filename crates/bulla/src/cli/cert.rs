@@ -484,19 +484,24 @@ impl Data<'_> {
 }
 
 impl SignerArgs {
+    /// The authority's passphrase.
+    pub(in crate::cli) fn passphrase(&self) -> Result<Option<Passphrase>, CliError> {
+        passphrase(self.signer_passphrase_file.as_deref(), self.signer_passphrase_env.as_deref())
+    }
+
     fn open(&self, data: &Data<'_>) -> Result<(String, Authority), CliError> {
         let Some(name) = &self.signer else {
             return Err(CliError::usage("--signer must name an authority")
                 .hint("`bulla cert create --ca demo --dn 'CN=Demo CA'` founds one"));
         };
-        let passphrase = passphrase(self.signer_passphrase_file.as_deref(), self.signer_passphrase_env.as_deref())?;
+        let passphrase = self.passphrase()?;
         let authority = Authority::unlock(&data.authority(name)?, passphrase.as_ref()).map_err(authority_failed)?;
         Ok((name.clone(), authority))
     }
 }
 
 impl PassphraseArgs {
-    fn read(&self) -> Result<Option<Passphrase>, CliError> {
+    pub(in crate::cli) fn read(&self) -> Result<Option<Passphrase>, CliError> {
         passphrase(self.passphrase_file.as_deref(), self.passphrase_env.as_deref())
     }
 }
@@ -605,7 +610,7 @@ fn yes_no(yes: bool) -> &'static str {
     if yes { "YES" } else { "NO" }
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
+pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
     let length = fs::metadata(path).map_err(|error| CliError::file(path, error))?.len();
     if length > FILE_BYTES_MAX {
         return Err(CliError::failed(format!("{} is over {FILE_BYTES_MAX} bytes", path.display())));
@@ -614,7 +619,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
 }
 
 /// Writes a file that does not exist yet, readable by its owner only: it may hold a key.
-fn write_new(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .map_err(|error| CliError::file(path, error))

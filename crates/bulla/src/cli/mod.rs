@@ -12,6 +12,7 @@ pub mod error;
 pub mod get;
 pub mod init;
 pub mod journal;
+pub mod key;
 pub mod manual;
 pub mod mqsc;
 pub mod own_seal;

@@ -14,7 +14,7 @@ use crate::catalog::findings::Findings;
 use crate::catalog::limits::UserStatus;
 use crate::catalog::lockouts::InForce;
 use crate::catalog::status::{
-    ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, InitiatorStatus, KeyUseStatus, PolicyStatus, QueueStatus,
+    ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, InitiatorStatus, KeyRotationStatus, KeyUseStatus, PolicyStatus, QueueStatus,
     Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, Tasks, TopicStatus,
 };
 use crate::catalog::{Change, DeadLetter, Definitions, Object, Sort};
@@ -23,6 +23,7 @@ use crate::channel::supervisor;
 use crate::connections::{ANSWER_WITHIN, Survey};
 use crate::doctor::{self, Doctor, Way};
 use crate::envelope;
+use crate::key_rotation::{Rotations, keeper};
 use crate::key_use::KnownKeys;
 use crate::mailbox::Notice;
 use crate::manager::{Clients, Manager, State};
@@ -754,6 +755,17 @@ impl Administered for Administrator<'_> {
         let needs = self.state.needs(is_wanted);
         // Rings are read while others go on.
         Ok(self.apart(|manager| KnownKeys::read(manager, Instant::now()).rows(&needs, wall_ms(SystemTime::now()))))
+    }
+
+    fn key_rotations(&mut self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<KeyRotationStatus>, AdminError> {
+        let all = self.apart(|manager| Rotations::at(&manager.data).all()).map_err(failed)?;
+        let all = all.into_iter().collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        let wanted: Vec<_> = all.into_iter().filter(|rotation| is_wanted(&rotation.user)).collect();
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let needs = self.state.needs(&|_| true);
+        Ok(self.apart(|manager| keeper::shown(manager, &needs, wanted, Instant::now())))
     }
 
     fn lockouts(&self) -> Vec<InForce> {

@@ -26,6 +26,7 @@ use crate::front::http::Common;
 use crate::front::http::commands::{Asked, CommandLine};
 use crate::front::http::kept_answers::{self, KeptAnswers};
 use crate::front::offered;
+use crate::key_rotation::keeper::{self, Keeper};
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, Parts, attributes};
 use crate::noted::{Noted, Origin, Synced};
@@ -148,6 +149,7 @@ pub struct Running {
     definitions_writer: Option<JoinHandle<()>>,
     statistics: Option<JoinHandle<()>>,
     certificates: Option<Watch>,
+    keys: Option<Watch>,
     admin: Option<admin::Server>,
     admin_of_roles: Option<admin::Server>,
     metrics: Option<metrics::Server>,
@@ -353,6 +355,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let definitions_writer = Some(start_definitions_writer(&manager).map_err(|error| file(data, error))?);
     let statistics = start_statistics(&threads).map_err(|error| file(data, error))?;
     let certificates = Some(watch_certificates(&manager).map_err(|error| file(data, error))?);
+    let keys = Some(watch_keys(&manager).map_err(|error| file(data, error))?);
     let metrics = metrics.map(|listener| start_metrics(&threads, listener)).transpose();
     let metrics = metrics.map_err(|error| file(data, error))?;
     let metrics_address = metrics.as_ref().map(metrics::Server::address);
@@ -364,6 +367,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
         definitions_writer,
         statistics,
         certificates,
+        keys,
         admin,
         admin_of_roles,
         metrics,
@@ -418,6 +422,7 @@ impl Running {
             metrics.stop();
         }
         drop(self.certificates.take());
+        drop(self.keys.take());
         self.manager.workers.adapters.stop();
         self.manager.workers.devices.scheduler().shut_down();
         self.threads.join_adapters()?;
@@ -653,7 +658,7 @@ fn start_statistics(threads: &Arc<Threads>) -> io::Result<JoinHandle<()>> {
     })
 }
 
-/// The thread that looks at certificates; it ends when this is dropped.
+/// A thread that looks at something again and again; it ends when this is dropped.
 struct Watch {
     ends: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -667,20 +672,34 @@ impl Drop for Watch {
     }
 }
 
+impl Watch {
+    fn begin(name: &str, every: Duration, mut look: impl FnMut() + Send + 'static) -> io::Result<Watch> {
+        let (ends, ended) = mpsc::channel::<()>();
+        let watch = move || {
+            role::begin(Role::Administration);
+            loop {
+                look();
+                if ended.recv_timeout(every) != Err(mpsc::RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(watch)?;
+        Ok(Watch { ends: Some(ends), thread: Some(thread) })
+    }
+}
+
 fn watch_certificates(manager: &Arc<Manager>) -> io::Result<Watch> {
     let manager = manager.clone();
-    let (ends, ended) = mpsc::channel::<()>();
-    let watch = move || {
-        role::begin(Role::Administration);
-        loop {
-            expiring_certificates::look(&manager, SystemTime::now());
-            if ended.recv_timeout(expiring_certificates::LOOK_EVERY) != Err(mpsc::RecvTimeoutError::Timeout) {
-                return;
-            }
-        }
-    };
-    let thread = std::thread::Builder::new().name("certificates".into()).spawn(watch)?;
-    Ok(Watch { ends: Some(ends), thread: Some(thread) })
+    Watch::begin("certificates", expiring_certificates::LOOK_EVERY, move || {
+        expiring_certificates::look(&manager, SystemTime::now());
+    })
+}
+
+/// Goes on with changes of keys.
+fn watch_keys(manager: &Arc<Manager>) -> io::Result<Watch> {
+    let (manager, mut keeper) = (manager.clone(), Keeper::default());
+    Watch::begin("keys", keeper::LOOK_EVERY, move || keeper.look(&manager, Instant::now(), SystemTime::now()))
 }
 
 fn start_metrics(threads: &Arc<Threads>, listener: std::net::TcpListener) -> io::Result<metrics::Server> {

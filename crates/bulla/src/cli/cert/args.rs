@@ -65,7 +65,7 @@ pub struct ProfileArgs {
 pub struct SignerArgs {
     /// The authority that signs
     #[arg(long, value_name = "NAME")]
-    pub(super) signer: Option<String>,
+    pub(in crate::cli) signer: Option<String>,
     /// The authority's passphrase, first line of a file
     #[arg(long, value_name = "FILE")]
     pub(super) signer_passphrase_file: Option<PathBuf>,
