@@ -353,6 +353,7 @@ PAGES = {
         grants=ORDERS_TO_BILLING,
         before={"bulla policy check": private, "bulla error list": defective_message},
     ),
+    "key-rotation.md": Page(grants=ORDERS_TO_BILLING),
     "doctor.md": Page(grants=ORDERS_TO_BILLING, before={"bulla doctor ORDERS": people_with_keys}),
     "queues.md": Page("DEFINE QLOCAL(ORDERS)"),
     "http.md": Page(),

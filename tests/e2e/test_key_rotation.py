@@ -1,4 +1,4 @@
-"""`bulla key`: a user gets another key while messages lie on queues, and the old one goes when none needs it any more."""
+"""`bulla key`: a user gets another key while messages lie on queues; the old one goes when none needs it any more."""
 
 import json
 import os

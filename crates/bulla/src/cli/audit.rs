@@ -44,7 +44,7 @@ enum AuditCommand {
         /// Before this time
         #[arg(long, value_name = "TIME", value_parser = moment)]
         to: Option<u64>,
-        /// Only of these kinds: command, policy, result, refusal, key-use, …
+        /// Only of these kinds: command, policy, result, refusal, key-use, key-rotation, …
         #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kind)]
         kind: Vec<Kind>,
         /// As JSON, a line each

@@ -1,5 +1,5 @@
-//! The queue manager's part in changes of keys: the audit log hears of each step, and the old key goes when nothing needs
-//! it any more.
+//! The queue manager's part in changes of keys: the audit log hears of each step, and the old key goes when nothing
+//! needs it any more.
 
 use super::record::{Counted, Done, Rotation, Rotations, Step};
 use super::steps::Keys;

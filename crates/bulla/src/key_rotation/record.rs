@@ -1,5 +1,5 @@
-//! `rotations/`: how far the changes of keys are, a file each. A file is replaced whole and synced, so that it says what
-//! is done, also after a loss of power.
+//! `rotations/`: how far the changes of keys are, a file each. A file is replaced whole and synced, so that it says
+//! what is done, also after a loss of power.
 
 use super::RotationError;
 use crate::folders::ROTATIONS;

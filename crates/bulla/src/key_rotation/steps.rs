@@ -3,7 +3,8 @@
 //!
 //! Their order keeps every message readable. The key is in its own user's ring before any other ring has its
 //! certificate, and a running queue manager has said that it has read it. The old certificate is in no ring any more
-//! before its key goes: messages can't be sealed for a key that is out of use, also where the new certificate is revoked.
+//! before its key goes: messages can't be sealed for a key that is out of use, also where the new certificate is
+//! revoked.
 
 use super::record::{By, KeyFacts, OLD_KEYS_MAX, Rotation, Rotations, Step};
 use super::{Needed, RotationError};
