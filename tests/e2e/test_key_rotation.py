@@ -11,7 +11,7 @@ from proton import Delivery
 
 from manager import BULLA, ERROR_QUEUE, run, shown_rows, wait_until
 from proton_driver import Refused
-from sites import PRIVACY, Site, clear
+from sites import CONFIDENTIALITY, PRIVACY, Site, clear
 from units import Unit
 
 SEED = int(os.environ.get("BULLA_ROTATION_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -267,13 +267,14 @@ class Traffic:
 
 
 def test_under_traffic_both_users_change_their_keys_and_nothing_is_lost(site):
-    queue = site.queue(PRIVACY + " KEYREUSE(32)")
-    with Traffic(site, queue) as traffic:
+    queues = [site.queue(PRIVACY), site.queue(CONFIDENTIALITY + " KEYREUSE(32)")]
+    with Traffic(site, queues[0]) as signed, Traffic(site, queues[1]) as reused:
         for _ in range(ROUNDS):
             for user in ("billing", "orders"):
                 key(site, "rotate", user, "--overlap", "0s")
-    traffic.check()
-    assert traffic.put
+    for traffic in (signed, reused):
+        traffic.check()
+        assert traffic.put
     has_ended(site)
     assert [len(own(site, user)) for user in ("billing", "orders")] == [1, 1]
 
