@@ -11,8 +11,8 @@ use bulla_catalog::findings::Findings;
 use bulla_catalog::limits::UserStatus;
 use bulla_catalog::lockouts::InForce;
 use bulla_catalog::status::{
-    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, InitiatorStatus, KeyRotationStatus, KeyUseStatus, PolicyStatus,
-    QueueStatus, Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, TopicStatus,
+    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, InitiatorStatus, KeyRotationStatus,
+    KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, TopicStatus,
 };
 use bulla_catalog::{Change, DeadLetter, Definitions, QueueManager};
 use std::fmt::{self, Display};

@@ -8,7 +8,8 @@ use super::parse::{self, Statement, SyntaxError};
 use super::reply::{Failure, FailureKind, Outcome, Reply};
 use super::table::{Act, Defining, Doing, Key};
 use super::{
-    channel, connection, dead_letters, diagnosis, key_rotation, key_use, lockout, policy_check, reference, status, topic_status, unit,
+    channel, connection, dead_letters, diagnosis, key_rotation, key_use, lockout, policy_check, reference, status,
+    topic_status, unit,
 };
 use crate::nouns::{self, authority, channel_rule, noun, queue_manager, queues};
 use bulla_catalog::system_queues::ERROR_QUEUE;

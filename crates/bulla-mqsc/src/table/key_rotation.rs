@@ -15,11 +15,8 @@ static OVERLAP: Attribute = shown(
     "OVERLAP",
     "Until when the old key is kept in any case, UTC; blank while the new one is not shared.",
 );
-static MSGS: Attribute = shown(
-    Key::Own("MSGS"),
-    "MSGS",
-    "Messages on queues that the old key opens, those under delivery included.",
-);
+static MSGS: Attribute =
+    shown(Key::Own("MSGS"), "MSGS", "Messages on queues that the old key opens, those under delivery included.");
 static INUOW: Attribute =
     shown(Key::Own("INUOW"), "INUOW", "Messages that need the old key in units of work that are not committed.");
 static UNKNOWN: Attribute = shown(

@@ -345,7 +345,10 @@ mod tests {
     fn an_overlap_has_a_unit_and_an_end() {
         let seconds = |text: &str| span(text).map(|span| span.as_secs());
         assert_eq!(seconds("7d"), Ok(7 * 86_400));
-        assert_eq!((seconds("12h"), seconds("30m"), seconds("10s"), seconds("0")), (Ok(43_200), Ok(1_800), Ok(10), Ok(0)));
+        assert_eq!(
+            (seconds("12h"), seconds("30m"), seconds("10s"), seconds("0")),
+            (Ok(43_200), Ok(1_800), Ok(10), Ok(0))
+        );
         for bad in ["", "d", "7w", "-1d", "3651d", "99999999999999999999d", "1 d"] {
             assert!(span(bad).is_err(), "{bad}");
         }

@@ -227,7 +227,9 @@ impl Display for RotationError {
             Self::Busy => f.write_str("another command changes keys here"),
             Self::Record { path, why } => write!(f, "{}: {why}", path.display()),
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::NotAFile { path } => write!(f, "{} is a link or something else, and not a file or folder of its own", path.display()),
+            Self::NotAFile { path } => {
+                write!(f, "{} is a link or something else, and not a file or folder of its own", path.display())
+            }
             Self::Ring(error) => error.fmt(f),
             Self::Key(error) => error.fmt(f),
             Self::Create(error) => error.fmt(f),

@@ -126,7 +126,11 @@ impl Needs {
 }
 
 /// The old key goes only where the new one can be sealed for: else nothing could be.
-fn check_new_key(manager: &Manager, rotation: &Rotation, (now, wall): (Instant, SystemTime)) -> Result<(), RotationError> {
+fn check_new_key(
+    manager: &Manager,
+    rotation: &Rotation,
+    (now, wall): (Instant, SystemTime),
+) -> Result<(), RotationError> {
     let ring = manager.ring(&rotation.user, now)?;
     let is_new = |own: &&std::sync::Arc<bulla_seal::ring::Own>| {
         rotation.new.as_ref().is_some_and(|new| new.is(&own.certificate))
@@ -217,11 +221,8 @@ pub fn shown(
             // No older ring is given out, and the next one is read from the files.
             Err(_) => true,
         });
-        let key = |facts: super::KeyFacts| KeyOfRotation {
-            issuer: facts.issuer,
-            serial: facts.serial,
-            key_id: facts.key_id,
-        };
+        let key =
+            |facts: super::KeyFacts| KeyOfRotation { issuer: facts.issuer, serial: facts.serial, key_id: facts.key_id };
         KeyRotationStatus {
             step: rotation.step().word(),
             since_ms: rotation.since_ms(),

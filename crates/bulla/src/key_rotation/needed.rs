@@ -40,10 +40,12 @@ impl Needed {
                 is_there |= one.messages > 0;
             }
             for (names, count) in &of_queue.staged {
-                if names.iter().any(|name| key.is_named(name)) {
-                    needed.staged += count;
-                    is_there |= *count > 0;
+                match names {
+                    None => needed.unknown += count,
+                    Some(names) if names.iter().any(|name| key.is_named(name)) => needed.staged += count,
+                    Some(_) => continue,
                 }
+                is_there |= *count > 0;
             }
             if is_there {
                 needed.queues.push(of_queue.queue.clone());
@@ -79,5 +81,47 @@ impl Display for Needed {
             0 => write!(f, ", on {}", named.join(", ")),
             more => write!(f, ", on {} and {more} more queues", named.join(", ")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulla_queue::{KeyNames, KeyUse};
+    use bytes::Bytes;
+
+    fn named(names: &[&'static [u8]]) -> Option<KeyNames> {
+        Some(names.iter().map(|name| Bytes::from_static(name)).collect())
+    }
+
+    fn there(names: Option<KeyNames>, messages: u32) -> KeyUse {
+        KeyUse { names, messages, bytes: 10 * u64::from(messages), oldest_put_ms: None }
+    }
+
+    #[test]
+    fn what_is_not_known_counts_as_needed() {
+        let key = KeyFacts {
+            subject: "CN=billing".into(),
+            issuer: "CN=demo".into(),
+            serial: "0a".into(),
+            key_id: "0102".into(),
+            name: "3003".into(),
+            fingerprint: "ab".into(),
+        };
+        let needs = |queue: &str, there: Vec<KeyUse>, staged| QueueNeeds { queue: queue.into(), there, staged };
+        let by_name = there(named(&[b"\x30\x03", b"\x30\x04"]), 2);
+        let all = [
+            needs("A", vec![by_name, there(named(&[b"\x30\x04"]), 9)], vec![]),
+            needs("B", vec![there(named(&[b"\x80\x02\x01\x02"]), 1)], vec![(named(&[b"\x30\x03"]), 4)]),
+            needs("C", vec![there(None, 3)], vec![(None, 5)]),
+            needs("D", vec![there(named(&[b"\x30\x04"]), 7)], vec![(named(&[b"\x30\x04"]), 7)]),
+        ];
+        let needed = Needed::of(&key, &all);
+        let queues = ["A", "B", "C"].map(str::to_owned).to_vec();
+        assert_eq!(needed, Needed { messages: 3, bytes: 30, staged: 4, unknown: 8, queues });
+        assert_eq!(needed.total(), 15);
+        let said = "3 messages, 4 in units of work, 8 of which it is not known, on A, B, C";
+        assert_eq!(needed.to_string(), said);
+        assert_eq!(Needed::of(&key, &all[3..]), Needed::default());
     }
 }

@@ -85,11 +85,7 @@ pub struct By {
 impl By {
     /// This process.
     pub fn this_process() -> By {
-        By {
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
-            pid: std::process::id(),
-        }
+        By { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw(), pid: std::process::id() }
     }
 }
 
@@ -321,7 +317,9 @@ impl Rotations {
         let path = self.folder.join(rotation.file());
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RotationError::file(&path)(error)),
-            _ => File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(RotationError::file(&self.folder)),
+            _ => {
+                File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(RotationError::file(&self.folder))
+            }
         }
     }
 }

@@ -237,10 +237,10 @@ impl<'a> Keys<'a> {
         };
         let new = ring.own.iter().find(|own| own.label == rotation.label).ok_or_else(gone)?;
         for (user, survey) in self.rings()? {
-            let has = |key: &dyn Fn(&Certificate) -> bool| {
-                survey.ring.people().iter().any(|person| key(&person.certificate))
-            };
-            if has(&|certificate| rotation.old.is(certificate)) && !has(&|certificate| *certificate == new.certificate) {
+            let has =
+                |key: &dyn Fn(&Certificate) -> bool| survey.ring.people().iter().any(|person| key(&person.certificate));
+            if has(&|certificate| rotation.old.is(certificate)) && !has(&|certificate| *certificate == new.certificate)
+            {
                 pace()?;
                 ring::install_person(&self.ring_dir(&user)?, &rotation.label, &new.certificate, &new.chain)?;
             }
@@ -297,8 +297,7 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// [`RotationError::NotBegun`], [`RotationError::TooFar`]; a file can't be removed.
     pub fn cancel(&self, user: &str) -> Result<Rotation, RotationError> {
-        let mut rotation =
-            self.under_way(user)?.ok_or_else(|| RotationError::NotBegun { user: user.to_owned() })?;
+        let mut rotation = self.under_way(user)?.ok_or_else(|| RotationError::NotBegun { user: user.to_owned() })?;
         let survey = ring::survey(&self.ring_dir(user)?)?;
         if rotation.step() >= Step::Installed || survey.own.iter().any(|own| own.label == rotation.label) {
             return Err(RotationError::TooFar { user: user.to_owned() });
@@ -318,7 +317,9 @@ impl<'a> Keys<'a> {
         let mut found: Vec<Rotation> = self.rotations.of(user)?;
         let being_made: Vec<KeyFacts> =
             found.iter().filter(|rotation| rotation.is_being_made()).map(|rotation| rotation.old.clone()).collect();
-        found.retain(|rotation| !rotation.is_being_made() && rotation.step() != Step::Cancelled && is_meant(&rotation.old));
+        found.retain(|rotation| {
+            !rotation.is_being_made() && rotation.step() != Step::Cancelled && is_meant(&rotation.old)
+        });
         let survey = ring::survey(&self.ring_dir(user)?)?;
         let in_use = in_use(&survey, self.now);
         let unknown = |serial: &str| RotationError::UnknownKey { user: user.to_owned(), serial: serial.to_owned() };
@@ -376,8 +377,12 @@ impl<'a> Keys<'a> {
     pub fn issuer(&self, rotation: &Rotation) -> Result<PathBuf, RotationError> {
         let ring = self.own_ring(&rotation.user)?;
         let old = self.old(&ring, rotation)?;
-        let mut folders: Vec<PathBuf> =
-            fs::read_dir(self.data.join(AUTHORITIES)).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        let mut folders: Vec<PathBuf> = fs::read_dir(self.data.join(AUTHORITIES))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
         folders.sort();
         let has_issued = |folder: &PathBuf| {
             let bytes = fs::read(folder.join("ca.pem")).unwrap_or_default();

@@ -103,7 +103,12 @@ impl Site {
         for sealer in &rings {
             for reader in &rings {
                 let found = sealer.recipient(&dn(reader.user()), Usage::KeyAgreement, Revocation::None, soon).unwrap();
-                assert!(reader.find_own(found.issuer_and_serial()).is_some(), "{} for {}", sealer.user(), reader.user());
+                assert!(
+                    reader.find_own(found.issuer_and_serial()).is_some(),
+                    "{} for {}",
+                    sealer.user(),
+                    reader.user()
+                );
                 let signs = sealer.signing(Revocation::None, soon).unwrap();
                 reader.verify(&signs.certificate, &signs.chain, Usage::Sign, soon, soon).unwrap();
             }
@@ -384,7 +389,8 @@ fn a_record_that_is_none_is_refused_and_named() {
     let folder = site.data().join("rotations");
     let path = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
     let text = fs::read_to_string(&path).unwrap();
-    for damaged in ["", "{}", &text.replace("\"begun\"", "\"unheard\""), &text.replace("billing", "orders"), &text[1..]] {
+    for damaged in ["", "{}", &text.replace("\"begun\"", "\"unheard\""), &text.replace("billing", "orders"), &text[1..]]
+    {
         fs::write(&path, damaged).unwrap();
         let error = keys.rotations.of("billing").unwrap_err().to_string();
         assert!(error.contains(path.file_name().unwrap().to_str().unwrap()), "{error}");

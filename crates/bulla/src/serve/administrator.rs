@@ -14,8 +14,8 @@ use crate::catalog::findings::Findings;
 use crate::catalog::limits::UserStatus;
 use crate::catalog::lockouts::InForce;
 use crate::catalog::status::{
-    ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, InitiatorStatus, KeyRotationStatus, KeyUseStatus, PolicyStatus, QueueStatus,
-    Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, Tasks, TopicStatus,
+    ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, InitiatorStatus, KeyRotationStatus, KeyUseStatus,
+    PolicyStatus, QueueStatus, Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, Tasks, TopicStatus,
 };
 use crate::catalog::{Change, DeadLetter, Definitions, Object, Sort};
 use crate::channel::registry::{Instance, InstanceId};
