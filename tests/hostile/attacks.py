@@ -4,6 +4,7 @@ Each is bounded in connections and bytes, and goes on through refusals: a client
 As a program, `attacks.py KIND TARGET` goes on with one of them, as fast as it can, until its standard input ends, and
 then says in a line of JSON how much of it there was."""
 
+import base64
 import itertools
 import json
 import random
@@ -453,6 +454,32 @@ def http_renegotiation(target, pace):
                 client.kill()
 
 
+def http_cookies(target, pace):
+    """Guesses cookies of log-ins, sends lines of cookies that are none, and guesses the password of a log-in."""
+    chance = random.Random(3)
+
+    def asked(cookie):
+        return request(target, "DELETE", "message", f"Cookie: {cookie}")
+
+    guess = json.dumps({"username": target.user, "password": "a guess"}).encode()
+    head = ["POST /ibmmq/rest/v3/login HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+    log_in = "\r\n".join([*head, f"Content-Length: {len(guess)}", "", ""]).encode() + guess
+    odd = [
+        asked("LtpaToken2=x; " * 500),
+        asked(";" * 4 * KIB),
+        asked("LtpaToken2=" + "A" * 6 * KIB),
+        request(target, "GET", "message", *["Cookie: LtpaToken2=x"] * 50),
+        log_in,
+    ]
+    with ExitStack() as stack:
+        while not pace.pause(0.02):
+            token = base64.urlsafe_b64encode(chance.randbytes(32)).decode().rstrip("=")
+            peers = Peers(target, stack, 1, chance.choice([*odd, asked(f"LtpaToken2={token}")]), port=target.http_port)
+            peers.all()
+            peers.listen(PATIENCE)
+            peers.close()
+
+
 def http_garbage(target, pace):
     """Sends what two servers could read differently, what is too much, and bytes without sense."""
     chance = random.Random(2)
@@ -500,6 +527,7 @@ ATTACKS = [
     http_handshakes,
     http_renegotiation,
     http_garbage,
+    http_cookies,
 ]
 
 

@@ -14,7 +14,7 @@ use crate::front::link::Over;
 use crate::front::outcome::{MessageOutcome, Said};
 use crate::front::{Delivery, Event, LinkId, SessionId};
 use crate::mailbox::Mailbox;
-use crate::manager::{Manager, State};
+use crate::manager::{Manager, SignIns, State};
 use crate::reason::{self, Refusal};
 use crate::task::TaskMeter;
 use crate::transport::Transport;
@@ -152,7 +152,12 @@ impl<T: Transport> Core<T> {
                 Event::LinkOpened(opened) => sender::attaching::opened(peer, local, state, &opened),
                 Event::Detached { link, why, closed } => detached(peer, local, state, link, closed, why.as_ref()),
                 Event::SessionEnded(session, why) => forget_session(peer, local, state, session, why.as_ref()),
-                Event::SignIn(proof) => sasl::init(peer, local, proof),
+                Event::SignIn(proof) => {
+                    if peer.opened.is_some() {
+                        authority::start_over(peer, local, state);
+                    }
+                    sasl::init(peer, local, proof);
+                }
                 Event::SignInGoesOn(response) => sasl::response(peer, local, &response),
                 Event::Closed(why) => closed(peer, local, state, why),
             }
@@ -351,6 +356,8 @@ impl<T: Transport> Core<T> {
             }
         }
         if self.local.index == 0 {
+            let SignIns { sessions, users, .. } = &self.local.manager.sign_ins;
+            sessions.sweep(users, self.local.now);
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
             returns::retry_stuck(state);
             resume::tick(&self.local, state);
@@ -442,6 +449,7 @@ pub fn tick_of(peer: &mut Peer, local: &mut Local, state: &mut State) {
     }
     put::tick(peer, state);
     authority::end_with_token(peer, local, state);
+    authority::end_with_session(peer, local, state);
     authority::end_without_channel(peer, local, state);
     if !peer.units.open.is_empty() {
         unit_of_work::tick(peer, local, state);

@@ -31,6 +31,7 @@ use crate::report_options;
 pub use crate::route::Route;
 use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
+use crate::sign_in::sessions::{LoginId, Sessions};
 use crate::sign_in::tokens::Tokens;
 use crate::stores::Stores;
 use crate::task::{Tasks, costs_now};
@@ -276,6 +277,7 @@ impl Manager {
                 users,
                 tokens,
                 checks: Checks::default(),
+                sessions: Sessions::default(),
                 required: AtomicBool::new(definitions.queue_manager.sign_in_required),
                 lockouts: Mutex::default(),
             },
@@ -347,6 +349,18 @@ impl Manager {
     /// Who was wrong how often in signing in. Its counts hold no invariant that a panic elsewhere could break.
     pub fn lockouts(&self) -> MutexGuard<'_, Lockouts> {
         self.sign_ins.lockouts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The user of a session that is used now, from that address. None where it is over. An address from which the user
+    /// is locked out ends it.
+    pub fn session(&self, session: LoginId, tls: bool, address: IpAddr) -> Option<String> {
+        let now = self.clock.now();
+        let user = self.sign_ins.sessions.uses(session, tls, &self.sign_ins.users, now)?;
+        if self.lockouts().is_locked(&user, address, now) {
+            self.sign_ins.sessions.end(session);
+            return None;
+        }
+        Some(user)
     }
 
     /// A user's ring, unlocked where the operator gave a passphrase.

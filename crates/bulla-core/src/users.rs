@@ -108,6 +108,12 @@ impl Users {
         self.current().list.verifiers.contains_key(name)
     }
 
+    /// Looks at all users at once, by what their passwords are known by; none for a name that is no user's.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&dyn Fn(&str) -> Option<[u8; 32]>) -> T) -> T {
+        let snapshot = self.current();
+        look(&|name| snapshot.list.verifiers.get(name).map(|verifier| verifier.stored_key))
+    }
+
     /// The names, sorted.
     pub fn names(&self) -> Vec<String> {
         self.current().list.verifiers.keys().cloned().collect()

@@ -7,7 +7,7 @@
 
 use super::ending;
 use super::local::Local;
-use super::peer::{Admission, Link, Peer};
+use super::peer::{Admission, Link, Login, Peer};
 use super::producer::{Producer, Relayed};
 use crate::asker::Who;
 use crate::audit::{self, Refused};
@@ -74,6 +74,30 @@ pub fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut State) {
     ending::forget_all(peer, local, state, false);
     peer.front.close(Some(refusal.into()));
     local.touch(peer.place.key);
+}
+
+/// Closes a connection whose session is over: signed out of elsewhere, its user gone, or its time. Asked at each tick,
+/// one compare for others.
+pub fn end_with_session(peer: &mut Peer, local: &mut Local, state: &mut State) {
+    let Some(session) = peer.front.session().filter(|_| !peer.front.is_closed()) else { return };
+    if local.manager.sign_ins.sessions.goes_on(session, local.now) {
+        return;
+    }
+    let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the session is over: sign in again");
+    peer.login.admission = Admission::Closed(refusal.clone());
+    ending::forget_all(peer, local, state, false);
+    peer.front.close(Some(refusal.into()));
+    local.touch(peer.place.key);
+}
+
+/// A client signs in anew on a connection that has been let in: what it had by its earlier sign-in goes.
+pub fn start_over(peer: &mut Peer, local: &mut Local, state: &mut State) {
+    ending::forget_all(peer, local, state, false);
+    if let Some(user) = peer.login.user.take() {
+        state.clients.users.disconnect(user, local.now);
+    }
+    peer.login = Login::default();
+    peer.opened = None;
 }
 
 /// How long a partner that says it has channels may be connected without one, before it is a client like any other.

@@ -10,6 +10,7 @@ use crate::mailbox::Notice;
 use crate::manager::Manager;
 use crate::sign_in::checks::{Applicant, Turn};
 use crate::sign_in::lockout::Begun;
+use crate::sign_in::sessions::LoginId;
 use crate::sign_in::token::TokenError;
 use crate::sign_in::verdict::{Identity, Verdict};
 use crate::users;
@@ -26,6 +27,7 @@ pub fn init(peer: &mut Peer, local: &Local, proof: Proof) {
         Proof::Password { user, password, act_as } => by_password(peer, local, user, password, &act_as),
         Proof::Certificate { act_as } => by_certificate(peer, local, &act_as),
         Proof::Token { token, act_as } => by_token(peer, local, token, act_as),
+        Proof::Session(session) => by_session(peer, local, session),
         Proof::UnreadablePassword => refuse(peer, local, None, &"a malformed response"),
         Proof::UnreadableToken => refuse_token(peer, local, &"a malformed response", TokenRefused::Unreadable),
         Proof::Scram(first) => match ScramServer::start(&first) {
@@ -197,6 +199,16 @@ fn named(user: &str) -> Option<String> {
 /// Where the client comes from. One that is gone already comes from nowhere, which is a place like another.
 fn ip(peer: &mut Peer) -> IpAddr {
     peer.from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
+}
+
+/// A token of a session cannot be guessed, so nothing is counted. A session is as good as the password that began it,
+/// but for users who are locked out where they are now.
+fn by_session(peer: &mut Peer, local: &Local, session: LoginId) {
+    let (tls, address) = (peer.transport.is_tls(), ip(peer));
+    match local.manager.session(session, tls, address) {
+        Some(user) => done(peer, Identity { user: Some(user), ring: tls, ..Identity::default() }),
+        None => refuse(peer, local, None, &"the session is over"),
+    }
 }
 
 fn by_certificate(peer: &mut Peer, local: &Local, other: &str) {

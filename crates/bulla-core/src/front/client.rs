@@ -1,6 +1,7 @@
 //! Who is at the other end of a connection: how it proves that, and what it says of itself.
 
 use super::outcome::Failure;
+use crate::sign_in::sessions::LoginId;
 use bytes::Bytes;
 use std::fmt;
 use zeroize::Zeroizing;
@@ -30,6 +31,8 @@ pub enum Proof {
         /// The user to act as; empty for the same.
         act_as: String,
     },
+    /// By the session of an earlier sign-in.
+    Session(LoginId),
     /// By SCRAM-SHA-256 (RFC 7677), which takes further steps: the client's first message.
     Scram(Bytes),
     /// By a password, and what it gives can't be read.
@@ -46,6 +49,7 @@ impl fmt::Debug for Proof {
             Self::Password { .. } => "Password",
             Self::Certificate { .. } => "Certificate",
             Self::Token { .. } => "Token",
+            Self::Session(_) => "Session",
             Self::Scram(_) => "Scram",
             Self::UnreadablePassword => "UnreadablePassword",
             Self::UnreadableToken => "UnreadableToken",

@@ -13,6 +13,7 @@ pub mod link;
 pub mod outcome;
 
 use crate::outgoing::Outgoing;
+use crate::sign_in::sessions::LoginId;
 use bulla_amqp::types::{AnyTarget, DeliveryTag};
 use bulla_amqp::{AttachRequest, Payload, Symbol, Value};
 use bytes::Bytes;
@@ -51,8 +52,8 @@ pub type Front = dyn FrontEnd;
 /// What happened on a connection.
 #[derive(Debug)]
 pub enum Event {
-    /// The client begins to sign in. Answered with [`FrontEnd::challenge`], [`FrontEnd::signed_in`] or
-    /// [`FrontEnd::token_refused`].
+    /// The client begins to sign in; where it has before, its links are gone then. Answered with
+    /// [`FrontEnd::challenge`], [`FrontEnd::signed_in`] or [`FrontEnd::token_refused`].
     SignIn(Proof),
     /// The client's answer to a challenge. Answered with another one, or with [`FrontEnd::signed_in`].
     SignInGoesOn(Bytes),
@@ -211,6 +212,10 @@ pub trait FrontEnd: Wire + Send {
     fn accept_open(&mut self, sole: Option<SolePolicy>);
     /// Refuses the connection.
     fn refuse_open(&mut self, why: Failure);
+    /// The session that the client goes on by, where it has signed in by one.
+    fn session(&self) -> Option<LoginId> {
+        None
+    }
     /// Ends the connection. The client is told why.
     fn close(&mut self, why: Option<Failure>);
     /// Whether the connection has ended in both directions.

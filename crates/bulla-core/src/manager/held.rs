@@ -20,6 +20,7 @@ use crate::refusals::{PeerLines, Refusals};
 use crate::resumable::ResumableLinks;
 use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
+use crate::sign_in::sessions::Sessions;
 use crate::sign_in::tokens::Tokens;
 use crate::sole_connection::SoleConnections;
 use crate::task::Tasks;
@@ -64,6 +65,8 @@ pub struct SignIns {
     pub tokens: Tokens,
     /// Passwords and tokens to be checked.
     pub checks: Checks,
+    /// Sessions of users who have signed in over HTTP.
+    pub sessions: Sessions,
     /// CHCKCLNT(REQUIRED): a client that leaves SASL out is not spoken with.
     pub required: AtomicBool,
     /// Who was wrong how often in signing in.

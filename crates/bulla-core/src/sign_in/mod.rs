@@ -7,6 +7,7 @@ pub mod lockout;
 #[cfg(test)]
 mod lockout_commands;
 pub mod remembered;
+pub mod sessions;
 #[cfg(test)]
 pub(crate) mod test_tokens;
 pub mod token;

@@ -13,6 +13,7 @@ mod front_end;
 mod health;
 mod ids;
 pub(crate) mod kept_answers;
+mod login;
 mod message;
 mod openapi;
 pub(crate) mod queue;
@@ -29,6 +30,7 @@ use crate::dispatcher::local::Local;
 use crate::mailbox::Mailbox;
 use crate::manager::Manager;
 use crate::random::Random;
+use crate::sign_in::sessions::LoginId;
 use answers::Refused;
 use bulla_http::{BodyLen, Event as ServerEvent, Head, HeaderLines, HeaderValue, Limits, RequestId, Response, Server};
 use bytes::Bytes;
@@ -38,6 +40,7 @@ use exchange::{BodyOf, Exchange, Getting, Kept, Listing, Object, Putting, Readin
 use kept_answers::{KeptAnswers, Keyed};
 use routes::{Act, Asked, Wanted};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use table::{Does, Version};
@@ -69,12 +72,16 @@ pub(crate) struct Http {
     kept_answers: KeptAnswers,
     /// The client has shown a verified certificate.
     certificate: bool,
+    /// It is protected by TLS.
+    tls: bool,
     random: Random,
     /// What credentials are digested under.
     key: [u8; 32],
     session: Session,
     /// The request that is being carried out.
     exchange: Option<Exchange>,
+    /// The session of the cookie that came with a log-in whose body is being read.
+    replaced: Option<LoginId>,
     /// The request behind it, which came before its answer was written.
     next: Option<(RequestId, Box<Head>)>,
     /// Open links that put, the one used last at the end.
@@ -103,6 +110,8 @@ struct Commands {
 struct Acts {
     user: Option<String>,
     address: String,
+    /// The same without its port; none for a client that is gone.
+    ip: Option<IpAddr>,
     /// Which of its dispatcher's connections it is.
     generation: u64,
 }
@@ -153,10 +162,12 @@ impl Http {
             commands: Commands { line: common.commands, mailbox, acts: Acts::default() },
             kept_answers: common.kept_answers,
             certificate,
+            tls,
             key: random.bytes(),
             random,
             session: Session::New,
             exchange: None,
+            replaced: None,
             next: None,
             kept: Vec::new(),
             events: VecDeque::new(),
@@ -194,7 +205,8 @@ impl Http {
         self.exchange.as_ref().is_some_and(|exchange| exchange.request == request)
     }
 
-    /// A request has come. The first one signs in.
+    /// A request has come. The first one signs in, and so does a log-in. Browsers keep their connections over log-in
+    /// and log-out: one of theirs signs in anew where its cookie is another one, or is gone.
     fn begin(&mut self, request: RequestId, head: Box<Head>) {
         self.exchange = Some(Exchange { request, stage: Stage::Answered(None) });
         if let Some(asked) = routes::asked_by_everyone(&head) {
@@ -204,24 +216,31 @@ impl Http {
             });
             return self.respond(response.unwrap_or_else(Refused::response), None, false);
         }
+        match routes::asked_to_log_in(&head) {
+            Some(Ok(())) => return self.read_log_in(&head),
+            Some(Err(refused)) => return self.refuse_all(refused),
+            None => {}
+        }
         let print = match credentials::fingerprint(&head, &self.key) {
             Ok(print) => print,
             Err(refused) => return self.refuse_all(refused),
         };
         match &self.session {
-            Session::New => match credentials::proof(&head, self.certificate) {
-                Ok(proof) => {
-                    self.session = Session::Asked(print);
-                    self.set_stage(Stage::SigningIn(head));
-                    self.events.push_back(Event::SignIn(proof));
-                }
-                Err(refused) => self.refuse_all(refused),
+            Session::Open(known) if *known == print => match print {
+                Fingerprint::Session(login) if !self.uses(login) => self.refuse_session(),
+                _ => self.carry_out(&head),
             },
-            Session::Open(known) if *known == print => self.carry_out(&head),
-            Session::Open(_) => {
+            Session::Open(known) if !(known.is_of_browser() && print.is_of_browser()) => {
                 let why = "this connection has signed in with other credentials: use a connection for each user";
                 self.refuse_all(Refused::new(403, "other-credentials", why));
             }
+            Session::New | Session::Open(_) => match credentials::proof(&head, &print, self.certificate) {
+                Ok(proof) => {
+                    self.set_stage(Stage::SigningIn(head));
+                    self.sign_in(print, proof);
+                }
+                Err(refused) => self.refuse_all(refused),
+            },
             Session::Asked(_) | Session::Over => self.refuse_all(Refused::new(503, "closing", "the connection closes")),
         }
     }
@@ -234,6 +253,7 @@ impl Http {
                 return Err(Refused::new(404, "queue-manager", why));
             }
             match act {
+                Act::LogOut => return Ok(None),
                 Act::Put(queue) => self.put(head, version, Object::Queue(queue)),
                 Act::Publish(topic) => self.put(head, version, Object::Topic(topic)),
                 Act::Get(wanted) => self.get(wanted, version, Some(head)),
@@ -243,10 +263,13 @@ impl Http {
                 Act::Inquire(queue, shown) => self.elsewhere(Work::Inquire { queue, shown }),
                 Act::Meter => self.of_a_user().and_then(|()| self.elsewhere(Work::Metrics)),
                 Act::Set(queue) => self.read(head, BodyOf::Attributes(queue)),
+                Act::WhoAmI => self.of_a_user().and_then(|()| self.elsewhere(Work::WhoAmI)),
             }
+            .map(Some)
         });
         match begun {
-            Ok(stage) => self.set_stage(stage),
+            Ok(Some(stage)) => self.set_stage(stage),
+            Ok(None) => self.log_out(),
             Err(refused) => self.refuse(refused),
         }
         self.deliver();
@@ -339,7 +362,7 @@ impl Http {
 
     /// Lets a body come that another thread gets.
     fn read(&mut self, head: &Head, body_of: BodyOf) -> Result<Stage, Refused> {
-        let reading = Reading { body_of, body: Vec::new() };
+        let reading = Reading::new(body_of);
         reading.takes(match head.body {
             BodyLen::None | BodyLen::Counted(0) => return Err(Refused::new(400, "body", "there is no body")),
             BodyLen::Counted(bytes) => bytes,
@@ -356,9 +379,13 @@ impl Http {
         line.ask(who, work, mailbox, acts.generation).map(Stage::Waiting)
     }
 
-    /// A body for another thread is whole.
+    /// A body that was to be read is whole.
     fn ask(&mut self) {
         let Some(Stage::Reading(reading)) = self.exchange.as_mut().map(|exchange| &mut exchange.stage) else { return };
+        if matches!(reading.body_of, BodyOf::LogIn) {
+            let body = std::mem::take(&mut reading.body);
+            return self.log_in(&body);
+        }
         match reading.work().and_then(|work| self.elsewhere(work)) {
             Ok(stage) => self.set_stage(stage),
             Err(refused) => self.refuse(refused),

@@ -4,7 +4,7 @@ use super::overseer::Overseer;
 use super::pools::Threads;
 use super::{counts, overseen};
 use crate::asker::Who;
-use crate::authority::Right;
+use crate::authority::{Right, Role, role_of_user};
 use crate::catalog::Sort;
 use crate::denials;
 use crate::front::http::answers::Refused;
@@ -17,11 +17,13 @@ use crate::mqsc::reply::{Outcome, Row};
 use crate::mqsc::run::Oversight;
 use crate::reason::{self, Refusal};
 use bulla_http::{HeaderValue, Response};
+use serde_json::json;
 use std::time::Instant;
 
 /// The command that shows what metrics show: they take its role.
 const SHOWS_COUNTS: &str = "DISPLAY QSTATUS(*)";
 const METRICS: HeaderValue = HeaderValue::from_static(metrics::CONTENT_TYPE);
+const JSON: HeaderValue = HeaderValue::from_static("application/json;charset=utf-8");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Does what a request asks for.
@@ -38,6 +40,7 @@ pub(super) fn carry_out(threads: &Threads, asked: &mut Asked) -> Answer {
         Work::Inquire { queue, shown } => client.inquire(queue, shown),
         Work::Set { queue, changes } => client.set(queue, std::mem::take(changes)),
         Work::Metrics => client.metrics(),
+        Work::WhoAmI => Ok(client.who()),
     }
 }
 
@@ -88,6 +91,17 @@ impl Client<'_> {
             .map_err(|error| Refused::new(403, "role", error.to_string()).with_reason(reason::NOT_AUTHORIZED.code))?;
         let text = counts(self.threads).text();
         Ok(Response::new(200).with("content-type", METRICS).with("cache-control", NO_STORE).body(text))
+    }
+
+    /// Who the client is, in the published form and by the published words for roles.
+    fn who(&self) -> Response {
+        // The front end asks for none for a client without a user.
+        let user = self.user.unwrap_or_default();
+        let role = role_of_user(user, &self.threads.manager.lock().definitions.authorities.administrators);
+        let of_commands = role.map(|role| if role == Role::Look { "MQWebAdminRO" } else { "MQWebAdmin" });
+        let roles: Vec<&str> = of_commands.into_iter().chain(["MQWebUser"]).collect();
+        let body = json!({ "user": [{ "name": user, "role": roles }] }).to_string();
+        Response::new(200).with("content-type", JSON).with("cache-control", NO_STORE).body(body)
     }
 
     /// Whether the client has a right on a name as it is opened. It is asked before the name is looked up, and a

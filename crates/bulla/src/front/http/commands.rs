@@ -264,6 +264,8 @@ pub(crate) enum Work {
     },
     /// What was counted is shown to a user with a role.
     Metrics,
+    /// A user is told who it is.
+    WhoAmI,
 }
 
 /// What a request comes to.

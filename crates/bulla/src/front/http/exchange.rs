@@ -3,6 +3,7 @@
 use super::answers::Refused;
 use super::commands::{self, Awaited, Form, Work};
 use super::kept_answers::{Claim, Found};
+use super::login::{self, LoggingIn};
 use super::message::Labels;
 use super::queue::{self, Changes};
 use super::table::Version;
@@ -13,6 +14,7 @@ use crate::reason::{self, Refusal};
 use bulla_amqp::Payload;
 use bulla_http::{BodyLen, Head, HeaderValue, RequestId};
 use std::time::Instant;
+use zeroize::Zeroizing;
 
 /// A request that is being carried out.
 pub(super) struct Exchange {
@@ -24,13 +26,15 @@ pub(super) struct Exchange {
 pub(super) enum Stage {
     /// It is the first one, and the core looks at its credentials.
     SigningIn(Box<Head>),
+    /// A user logs in by a password, and the core looks at it.
+    LoggingIn(Box<LoggingIn>),
     /// A message is put or published.
     Putting(Box<Putting>),
     /// A message is got or shown.
     Getting(Getting),
     /// Messages are listed.
     Listing(Listing),
-    /// A body comes for another thread.
+    /// A body comes for another thread, or with a password.
     Reading(Box<Reading>),
     /// Another thread has it.
     Waiting(Awaited),
@@ -86,23 +90,31 @@ pub(super) struct Listing {
     pub(super) rows: Vec<serde_json::Value>,
 }
 
-/// A body that is read for another thread.
+/// A body that is read whole before anything is done.
 pub(super) struct Reading {
     /// What it is.
     pub(super) body_of: BodyOf,
     /// What has come of it.
-    pub(super) body: Vec<u8>,
+    pub(super) body: Zeroizing<Vec<u8>>,
 }
 
-/// What a body that another thread gets has in it.
+/// What such a body has in it.
 pub(super) enum BodyOf {
     /// Commands: how they are written, and how they are answered.
     Commands(Form, Form),
     /// Attributes of the queue of that name.
     Attributes(String),
+    /// A user and a password.
+    LogIn,
 }
 
 impl Reading {
+    /// Nothing has come yet. A password that comes lies in one place alone.
+    pub(super) fn new(body_of: BodyOf) -> Self {
+        let room = if matches!(body_of, BodyOf::LogIn) { login::BODY_BYTES_MAX as usize } else { 0 };
+        Self { body_of, body: Zeroizing::new(Vec::with_capacity(room)) }
+    }
+
     /// Whether a body of that length is taken.
     ///
     /// # Errors
@@ -111,6 +123,7 @@ impl Reading {
         let (what, bytes_max) = match self.body_of {
             BodyOf::Commands(..) => ("commands of a request", commands::BODY_BYTES_MAX),
             BodyOf::Attributes(_) => ("attributes", queue::BODY_BYTES_MAX),
+            BodyOf::LogIn => ("a user and a password", login::BODY_BYTES_MAX),
         };
         if bytes <= bytes_max {
             return Ok(());
@@ -118,7 +131,7 @@ impl Reading {
         Err(Refused::new(413, "too-long", format!("{what} have {bytes_max} bytes at most")))
     }
 
-    /// What the whole body asks for.
+    /// What the whole body asks of another thread.
     ///
     /// # Errors
     /// 400.
@@ -130,6 +143,7 @@ impl Reading {
                 let answers = if *wanted == Form::Text { Form::Text } else { usual };
                 Ok(Work::Commands { text, answers })
             }
+            BodyOf::LogIn => Err(Refused::new(500, "unexpected", "no other thread has anything to do for this")),
             BodyOf::Attributes(queue) => Ok(Work::Set { queue: queue.clone(), changes: Changes::read(&body)? }),
         }
     }

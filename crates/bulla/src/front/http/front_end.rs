@@ -9,6 +9,7 @@ use crate::front::link::Granted;
 use crate::front::outcome::{Failure, MessageOutcome};
 use crate::front::{DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, UnitId, WayOut};
 use crate::outgoing::Outgoing;
+use crate::sign_in::sessions::LoginId;
 use bulla_amqp::{DecodeError, Payload};
 use bulla_http::Response;
 use bytes::Bytes;
@@ -34,7 +35,10 @@ impl FrontEnd for Http {
             let said = Introduction { container: "http".into(), ..Introduction::default() };
             self.events.push_back(Event::Opened(Box::new(said)));
         } else {
-            self.refuse_all(Refused::new(401, "credentials", "these credentials are not taken"));
+            match self.login() {
+                Some(_) => self.refuse_session(),
+                None => self.refuse_all(Refused::new(401, "credentials", "these credentials are not taken")),
+            }
         }
     }
 
@@ -48,7 +52,8 @@ impl FrontEnd for Http {
 
     fn let_in(&mut self, user: Option<&str>, from: Option<SocketAddr>, generation: u64) {
         let address = from.map_or_else(|| "unknown".to_owned(), |from| from.to_string());
-        self.commands.acts = Acts { user: user.map(str::to_owned), address, generation };
+        self.commands.acts =
+            Acts { user: user.map(str::to_owned), address, ip: from.map(|from| from.ip()), generation };
     }
 
     fn accept_open(&mut self, _: Option<SolePolicy>) {
@@ -56,10 +61,14 @@ impl FrontEnd for Http {
         self.session = Session::Open(print);
         let stage =
             self.exchange.as_mut().map(|exchange| std::mem::replace(&mut exchange.stage, Stage::Answered(None)));
-        if let Some(Stage::SigningIn(head)) = stage {
-            self.carry_out(&head);
-            // What has come of its body.
-            self.pump();
+        match stage {
+            Some(Stage::SigningIn(head)) => {
+                self.carry_out(&head);
+                // What has come of its body.
+                self.pump();
+            }
+            Some(Stage::LoggingIn(login)) => self.begin_session(*login),
+            _ => {}
         }
     }
 
@@ -67,7 +76,15 @@ impl FrontEnd for Http {
         self.close(Some(why));
     }
 
+    fn session(&self) -> Option<LoginId> {
+        self.login().filter(|_| matches!(self.session, Session::Open(_)))
+    }
+
     fn close(&mut self, why: Option<Failure>) {
+        if self.ends_session(why.as_ref()) {
+            self.refuse_session();
+            return self.pump();
+        }
         let is_unknown = self.is_unknown();
         let refused = why.as_ref().map(|why| Refused::of(why).seen_by(is_unknown));
         let closing = || Refused::new(503, "closing", "the connection closes");
@@ -115,7 +132,7 @@ impl FrontEnd for Http {
                 listing.credit = listing.limit;
                 self.events.push_back(Event::Credit { link, drain: true });
             }
-            Stage::SigningIn(_) | Stage::Reading(_) | Stage::Waiting(_) | Stage::Answered(_) => {}
+            Stage::SigningIn(_) | Stage::LoggingIn(_) | Stage::Reading(_) | Stage::Waiting(_) | Stage::Answered(_) => {}
         }
         self.pump();
     }

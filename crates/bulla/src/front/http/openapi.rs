@@ -1,7 +1,7 @@
 //! The description of the interface for programs: an OpenAPI 3.1 document, made from the tables in the code.
 
-use super::queue;
 use super::table::{Answer, Asker, CSRF, Does, Field, Operation, REFUSALS, ROUTES, Route, Version, refused};
+use super::{credentials, queue};
 use bulla_http::{HeaderValue, Response};
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
@@ -45,6 +45,7 @@ fn document() -> Json {
                 "basic": { "type": "http", "scheme": "basic" },
                 "bearer": { "type": "http", "scheme": "bearer" },
                 "certificate": { "type": "mutualTLS" },
+                "session": { "type": "apiKey", "in": "cookie", "name": credentials::COOKIE },
             },
         },
     })
@@ -89,12 +90,13 @@ fn described(operation: &Operation, id: &str, is_third: bool) -> Json {
     let refused = refused(operation)
         .map(|(status, _)| (status.to_string(), json!({ "$ref": format!("#/components/responses/Refused{status}") })));
     let responses: Map<String, Json> = done.chain(refused).collect();
-    let signed_in = [json!({ "basic": [] }), json!({ "bearer": [] }), json!({ "certificate": [] })];
+    let signed_in = ["basic", "bearer", "certificate", "session"].map(|scheme| json!({ scheme: [] }));
     let security: Vec<Json> = match operation.asker {
-        Asker::Everyone => Vec::new(),
+        Asker::Everyone | Asker::Newcomer => Vec::new(),
         // What `*ANONYMOUS` may do takes no credentials.
         Asker::Client => signed_in.into_iter().chain([json!({})]).collect(),
-        Asker::Administrator => signed_in.into(),
+        Asker::User if operation.does == Does::LogOut => vec![json!({ "session": [] })],
+        Asker::User | Asker::Administrator => signed_in.into(),
     };
     let mut described = json!({
         "operationId": id,
@@ -107,6 +109,7 @@ fn described(operation: &Operation, id: &str, is_third: bool) -> Json {
         let schema = match operation.does {
             Does::Set => Some("QueueChange"),
             Does::Command => Some("Commands"),
+            Does::LogIn => Some("LogIn"),
             _ => None,
         };
         described["requestBody"] = json!({ "required": true, "content": content(operation.takes, schema) });
@@ -136,6 +139,7 @@ fn answered(operation: &Operation, answer: &Answer, is_third: bool) -> Json {
             Does::List => Some("MessageList"),
             Does::Inquire => Some("Queues"),
             Does::Command => Some("CommandAnswers"),
+            Does::WhoAmI => Some("Users"),
             _ => None,
         };
         // Commands are answered as text to those who want it so.
@@ -190,6 +194,12 @@ fn schemas() -> Json {
         }), &["messages"]),
         "Queues": object(json!({ "queue": { "type": "array", "items": queue::schema(false) } }), &["queue"]),
         "QueueChange": queue::schema(true),
+        "LogIn": object(json!({ "username": text(), "password": text() }), &["username", "password"]),
+        "Users": object(json!({
+            "user": { "type": "array", "items": object(json!({
+                "name": text(), "role": { "type": "array", "items": text() },
+            }), &["name", "role"]) },
+        }), &["user"]),
         "Commands": { "oneOf": [
             object(json!({
                 "type": { "const": "runCommand" },

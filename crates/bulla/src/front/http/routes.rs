@@ -48,6 +48,10 @@ pub(super) enum Act {
     Set(String),
     /// What was counted is shown.
     Meter,
+    /// The user is told who it is.
+    WhoAmI,
+    /// The user's session ends.
+    LogOut,
 }
 
 /// Which message is wanted, and for how long.
@@ -86,11 +90,13 @@ pub(super) fn asked(head: &Head) -> Result<Asked, Refused> {
         }
         Does::Command => Act::Command(written(head)?, answered(head)),
         Does::Meter => Act::Meter,
+        Does::WhoAmI => Act::WhoAmI,
+        Does::LogOut => Act::LogOut,
         Does::Inquire => Act::Inquire(object, query.shown),
         Does::Set if media(head) == "application/json" => Act::Set(object),
         Does::Set => return Err(Refused::new(415, "media-type", "attributes are application/json")),
         // They are answered before a client signs in.
-        Does::Live | Does::Ready | Does::Describe => return Err(unknown()),
+        Does::Live | Does::Ready | Does::Describe | Does::LogIn => return Err(unknown()),
     };
     Ok(Asked { version, manager, act })
 }
@@ -103,6 +109,21 @@ pub(super) fn asked_by_everyone(head: &Head) -> Option<Result<Does, Refused>> {
     let found = Found::at(head.target.path())?;
     let is_open = found.route.operations.iter().any(|operation| operation.asker == Asker::Everyone);
     is_open.then(|| found.operation(&head.method).map(|operation| operation.does))
+}
+
+/// Whether a request is a log-in: it has its credentials in its body.
+///
+/// # Errors
+/// 400 for a parameter; 415 for a body that is no JSON, as a page of another site can have a browser send it.
+pub(super) fn asked_to_log_in(head: &Head) -> Option<Result<(), Refused>> {
+    let operation = Found::at(head.target.path())?.operation(&head.method).ok()?;
+    (operation.does == Does::LogIn).then(|| {
+        Query::read(head.target.query().unwrap_or_default(), operation.parameters)?;
+        if media(head) == "application/json" {
+            return Ok(());
+        }
+        Err(Refused::new(415, "media-type", "a log-in is application/json"))
+    })
 }
 
 fn unknown() -> Refused {
@@ -271,6 +292,8 @@ mod tests {
             ("GET", "/ibmmq/rest/v2/messaging/qmgr/QM1/queue/%ff/message", (404, "unknown-path")),
             ("PUT", QUEUE, (405, "method")),
             ("POST", "/livez", (405, "method")),
+            ("PUT", "/ibmmq/rest/v2/login", (405, "method")),
+            ("DELETE", "/ibmmq/rest/v2/login?all=yes", (400, "query")),
             ("GET", "/livez/", (404, "unknown-path")),
             ("GET", "/ibmmq/rest/v4/admin/qmgr/QM1/queue/Q", (404, "unknown-path")),
             ("DELETE", "/ibmmq/rest/v1/admin/qmgr/QM1/queue/Q", (405, "method")),

@@ -53,6 +53,10 @@ pub(super) struct Operation {
 pub(super) enum Asker {
     /// Everyone: there is no sign-in.
     Everyone,
+    /// Everyone who signs in by what it asks.
+    Newcomer,
+    /// Every user who has signed in.
+    User,
     /// Every user who may use the queue manager and has the right that it takes.
     Client,
     /// A user with a role.
@@ -86,6 +90,12 @@ pub(super) enum Does {
     Ready,
     /// The interface is described.
     Describe,
+    /// A user logs in.
+    LogIn,
+    /// A user is told who it is.
+    WhoAmI,
+    /// A user logs out.
+    LogOut,
 }
 
 /// A parameter or a header.
@@ -133,7 +143,7 @@ pub(super) const REFUSALS: [(u16, &str); 11] = [
 pub(super) fn refused(operation: &Operation) -> impl Iterator<Item = (u16, &'static str)> {
     let of_all: &[u16] = match operation.asker {
         Asker::Everyone => &[405],
-        Asker::Client | Asker::Administrator => &[400, 401, 403, 404, 405, 429, 503],
+        Asker::Newcomer | Asker::User | Asker::Client | Asker::Administrator => &[400, 401, 403, 404, 405, 429, 503],
     };
     REFUSALS.into_iter().filter(move |(status, _)| of_all.contains(status) || operation.refused.contains(status))
 }
@@ -171,6 +181,8 @@ static KEY_OF_GET: Field = field(
     "1 to 128 bytes: under the same key the same message comes again for 60 seconds, or until the queue manager ends.",
 );
 static ACCEPT: Field = field("Accept", "string", "text/plain for an answer as text.");
+
+static SET_COOKIE: Field = field("Set-Cookie", "string", "The cookie of the log-in, or an end to it.");
 
 static OF_MESSAGES: [&Field; 8] =
     [&CONTENT_TYPE, &MESSAGE_ID, &CORRELATION_ID, &PERSISTENCE, &EXPIRY, &REPLY_TO, &PRIORITY, &USER];
@@ -338,6 +350,38 @@ pub(super) static ROUTES: &[Route] = &[
             refused: &[413, 415],
             ..OPERATION
         }],
+    },
+    Route {
+        path: "/ibmmq/rest/{version}/login",
+        versions: &["v1", "v2", "v3"],
+        operations: &[
+            Operation {
+                does: Does::WhoAmI,
+                summary: "Say who is signed in.",
+                asker: Asker::User,
+                answers: &[answer(200, "The user, as the only entry of a list, and its roles.", Some(JSON))],
+                ..OPERATION
+            },
+            Operation {
+                method: "POST",
+                does: Does::LogIn,
+                summary: "Log in by a password, for a cookie.",
+                asker: Asker::Newcomer,
+                takes: &[JSON],
+                answers: &[Answer { headers: &[&SET_COOKIE], ..answer(204, "The user is logged in.", None) }],
+                refused: &[413, 415],
+                ..OPERATION
+            },
+            Operation {
+                method: "DELETE",
+                does: Does::LogOut,
+                summary: "Log out: the cookie is worth nothing any more.",
+                asker: Asker::User,
+                changes: true,
+                answers: &[Answer { headers: &[&SET_COOKIE], ..answer(204, "The user is logged out.", None) }],
+                ..OPERATION
+            },
+        ],
     },
     Route {
         path: "/metrics",
