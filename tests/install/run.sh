@@ -73,7 +73,10 @@ start() {
     python3 "$here/notified.py" "$root/run/notify" "READY=1" &
     local listener=$!
     while [ ! -S "$root/run/notify" ]; do kill -0 $listener; done
-    as_bulla env NOTIFY_SOCKET=/run/notify sh -c "cd /var/lib/bulla && umask 0077 && exec $line" 2>"$scratch/$suite.log" &
+    # Each of these becomes the next, so that the number is the queue manager's own.
+    (exec chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin NOTIFY_SOCKET=/run/notify \
+        setpriv --reuid bulla --regid bulla --clear-groups \
+        sh -c "cd /var/lib/bulla && umask 0077 && exec $line") 2>"$scratch/$suite.log" &
     manager=$!
     started+=($manager)
     wait $listener || { cat "$scratch/$suite.log" >&2; fail "it did not say that it is ready"; }
@@ -113,7 +116,7 @@ for suite in "${suites[@]}"; do
     start
     echo 'two tons of barley' >"$root/tmp/order.txt"
     as_bulla bulla put ORDERS /tmp/order.txt --amqp 127.0.0.1:25672 --user orders --password-file "$(password orders)" \
-        >/dev/null || fail "put"
+        >"$scratch/put.log" 2>&1 || { cat "$scratch/put.log" >&2; fail "put"; }
     as_bulla bulla doctor ORDERS --data /var/lib/bulla >"$scratch/doctor.log" || { cat "$scratch/doctor.log" >&2; fail "doctor"; }
     step "started as the unit says, a message is put, doctor finds nothing broken"
     stop
@@ -123,7 +126,8 @@ for suite in "${suites[@]}"; do
     grep -q 25672 "$root/etc/default/bulla" || fail "the upgrade changed the options"
     start
     as_bulla sh -c "cd /tmp && umask 022 && bulla get ORDERS --amqp 127.0.0.1:25672 --user billing \
-        --password-file $(password billing) --out /var/lib/bulla/inbox/" >/dev/null || fail "get"
+        --password-file $(password billing) --out /var/lib/bulla/inbox/" >"$scratch/get.log" 2>&1 ||
+        { cat "$scratch/get.log" >&2; fail "get"; }
     grep -qr 'two tons of barley' "$root/var/lib/bulla/inbox" || fail "the message is another one"
     stop
     step "upgraded to $(inside dpkg-query --show --showformat '${Version}' bulla): options and message are there"
