@@ -10,7 +10,8 @@ shift
 suites=("${@:-bookworm}")
 [ $# -gt 0 ] || suites=(bookworm trixie)
 here=$(dirname "$(realpath "$0")")
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+# debootstrap's own, unless one is given.
+mirror=${DEBIAN_MIRROR:-}
 kept=$here/../../.cache/install
 deb=$(ls "$packages"/bulla_*.deb)
 
@@ -38,13 +39,15 @@ step() { echo "$suite: $*"; }
 fail() { echo "$suite: failed: $*" >&2; exit 1; }
 inside() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
 as_bulla() { inside setpriv --reuid bulla --regid bulla --clear-groups "$@"; }
-apt_get() { inside apt-get -qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 --no-install-recommends --yes "$@" >"$scratch/apt.log" 2>&1 ||
-    { cat "$scratch/apt.log" >&2; fail "apt-get $*"; }; }
+apt_get() {
+    inside apt-get -qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 --no-install-recommends --yes "$@" \
+        >"$scratch/apt.log" 2>&1 || { cat "$scratch/apt.log" >&2; fail "apt-get $*"; }
+}
 
 fresh_system() {
     local archive=$kept/$suite.tar
     if [ ! -f "$archive" ]; then
-        debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$scratch/debootstrap.log" 2>&1 ||
+        debootstrap --variant=minbase "$suite" "$root" ${mirror:+"$mirror"} >"$scratch/debootstrap.log" 2>&1 ||
             { tail -n 5 "$scratch/debootstrap.log" >&2; fail "debootstrap"; }
         mkdir -p "$kept"
         tar --create --file "$archive.new" --directory "$root" .

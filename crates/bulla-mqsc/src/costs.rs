@@ -1,7 +1,7 @@
 //! What each role has cost: the numbers that DISPLAY COSTSTATUS, `bulla report costs` and the metrics show.
 //!
-//! All counters but one are cumulative; two snapshots are subtracted to see what happened between them. A snapshot goes over
-//! the admin socket as the rows of DISPLAY COSTSTATUS with ALL, and is read back from them.
+//! All counters but one are cumulative; two snapshots are subtracted to see what happened between them. A snapshot goes
+//! over the admin socket as the rows of DISPLAY COSTSTATUS with ALL, and is read back from them.
 
 use super::meters::FromRows;
 use super::meters::{NotMeters, Reader};

@@ -2,15 +2,14 @@
 //!
 //! A command's way: [`parse`] turns text into statements with the words of [`table`], [`run`] carries them out on
 //! whatever implements [`run::Administered`], [`reply`] shows the answers as text or JSON; [`compose`] makes the text
-//! of a command that comes in pieces; `unit` carries several out together, and [`difference`] says which it takes to get
-//! from here to there. `nouns` know what the attributes of one object mean together, and [`meters`] what devices count,
-//! [`protection`] what policies do, [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads queues' and
-//! policies' rows back, `authority` is about records, [`topic_status`] about how topics and subscriptions stand,
-//! `channel_rule` about rules for connections, `connection` about who is connected, `lockout` about who has to wait,
-//! and `diagnosis` about what is wrong.
-//! [`objects`] keeps what the commands define as MQSC text that is read back by the same parser.
-//! [`reference`](mod@reference) turns the table into `HELP` and the reference page; [`import`] reads what IBM MQ's
-//! tools write.
+//! of a command that comes in pieces; `unit` carries several out together, and [`difference`] says which it takes to
+//! get from here to there. `nouns` know what the attributes of one object mean together, and [`meters`] what devices
+//! count, [`protection`] what policies do, [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads
+//! queues' and policies' rows back, `authority` is about records, [`topic_status`] about how topics and subscriptions
+//! stand, `channel_rule` about rules for connections, `connection` about who is connected, `lockout` about who has to
+//! wait, and `diagnosis` about what is wrong. [`objects`] keeps what the commands define as MQSC text that is read back
+//! by the same parser. [`reference`](mod@reference) turns the table into `HELP` and the reference page; [`import`]
+//! reads what IBM MQ's tools write.
 //!
 //! No files, sockets or threads; what is defined, and what a status shows, is [`bulla_catalog`]'s.
 

@@ -111,8 +111,8 @@ fn the_oldest_is_the_oldest_in_any_lane() {
     assert_eq!(get(&mut store), [None, Some(4)]);
 }
 
-/// Each set's first message lies behind many of another set, and goes. A look ends nevertheless, says no time that is too
-/// late, and the looks together come to the right one.
+/// Each set's first message lies behind many of another set, and goes. A look ends nevertheless, says no time that is
+/// too late, and the looks together come to the right one.
 #[test]
 fn the_oldest_is_found_behind_any_number_of_others_in_a_few_looks() {
     let engine = SimEngine::default();

@@ -83,8 +83,8 @@ impl Files {
     }
 }
 
-/// Whether the installed program reads authenticated attributes under the right tag; `tests/prerequisites.sh` says where
-/// not.
+/// Whether the installed program reads authenticated attributes under the right tag; `tests/prerequisites.sh` says
+/// where not.
 fn program_opens_confidential() -> bool {
     static OPENS: OnceLock<bool> = OnceLock::new();
     *OPENS.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! What each role has cost. All counters but one are cumulative; two snapshots are subtracted to see what happened between
-//! them.
+//! What each role has cost. All counters but one are cumulative; two snapshots are subtracted to see what happened
+//! between them.
 
 use bulla_device::role::{Costs, Role};
 

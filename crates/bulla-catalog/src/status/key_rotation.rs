@@ -22,7 +22,7 @@ pub struct KeyRotationStatus {
     pub old: KeyOfRotation,
     /// The new one, once it has a certificate.
     pub new: Option<KeyOfRotation>,
-    /// The last step that was done, in small letters.
+    /// The last step that was done, in lower case.
     pub step: &'static str,
     /// When that was, milliseconds since 1970, UTC.
     pub since_ms: u64,

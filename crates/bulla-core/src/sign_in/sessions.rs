@@ -2,7 +2,7 @@
 //!
 //! A token is 32 random bytes. Only its digest is kept, and nothing is written to disk: a restart ends all sessions. A
 //! session ends with its time, when it is signed out of, and when its user is removed or gets another password. Where a
-//! user has as many as it may, its oldest one ends; nobody else's ever does.
+//! user has as many as it may, its oldest one ends; another user's never does.
 
 use crate::users::Users;
 use hashbrown::HashMap;

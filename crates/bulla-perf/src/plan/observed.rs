@@ -164,8 +164,8 @@ fn sort_of(key: &str) -> (bool, bool) {
     (key.starts_with("rsa"), Pace::is_of_curve(key))
 }
 
-/// Operations take longer in a queue manager at work than one call after the other alone, and how much longer depends on
-/// the key. Where short runs say what they took, that is taken; what they don't say is taken to be as much longer as
+/// Operations take longer in a queue manager at work than one call after the other alone, and how much longer depends
+/// on the key. Where short runs say what they took, that is taken; what they don't say is taken to be as much longer as
 /// what is nearest to it: the same half of the key, the same sort of keys, all keys.
 pub(super) fn at_work(operations: &mut BTreeMap<String, Operations>, pace: Pace, observed: &[Observed], on: On) {
     let mut factors: Vec<(String, Operation, f64)> = Vec::new();

@@ -203,8 +203,8 @@ fn millis(time: SystemTime) -> u64 {
     crate::wall_clock::wall_ms(time)
 }
 
-/// The changes of keys whose user is wanted, for DISPLAY KEYROTATE. Reads their rings, so that what is said of a new key
-/// holds from then on.
+/// The changes of keys whose user is wanted, for DISPLAY KEYROTATE. Reads their rings, so that what is said of a new
+/// key holds from then on.
 ///
 /// # Errors
 /// A record can't be read.

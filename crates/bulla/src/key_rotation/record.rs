@@ -13,6 +13,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// How often a command asks again for the lock that another one holds.
+const TRY_EVERY: Duration = Duration::from_millis(20);
 /// Most old keys of one user that wait for their last message.
 pub const OLD_KEYS_MAX: usize = 16;
 /// Largest file of a record that is read, in bytes.
@@ -44,7 +46,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// In small letters.
+    /// In lower case.
     pub fn word(self) -> &'static str {
         match self {
             Step::Begun => "begun",
@@ -265,7 +267,7 @@ impl Rotations {
                 Ok(()) => return Ok(Turn(file)),
                 Err(TryLockError::Error(error)) => return Err(RotationError::file(&self.folder)(error)),
                 Err(TryLockError::WouldBlock) if std::time::Instant::now() >= until => return Err(RotationError::Busy),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(20)),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(TRY_EVERY),
             }
         }
     }

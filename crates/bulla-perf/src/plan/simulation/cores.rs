@@ -45,7 +45,7 @@ pub(in crate::plan) struct Cores {
     waiting: VecDeque<Waiting>,
     /// The thread that has a core and no work on it: it has just got it, or has just done its work; and its slice.
     holder: Option<(usize, f64)>,
-    /// Cores that wake up for somebody.
+    /// Cores that wake up for a thread.
     promised: usize,
     /// Now, microseconds.
     at: f64,
@@ -75,7 +75,7 @@ impl Cores {
         self.waiting.is_empty() && self.running.len() + usize::from(self.holder.is_some()) + self.promised < self.count
     }
 
-    /// A core begins to wake up for somebody, who will be [`ready`](Self::ready) then.
+    /// A core begins to wake up for a thread, which will be [`ready`](Self::ready) then.
     pub(in crate::plan) fn promise(&mut self) {
         self.promised += 1;
     }

@@ -1,7 +1,7 @@
 //! Users log in, are told who they are, and log out: sessions that a program goes on by with a cookie.
 //!
-//! A log-in is a sign-in of its connection, by the password in its body: the core judges it as any other. What is new is
-//! the session behind it. Each request with its cookie is asked about by itself, and so is a connection that waits.
+//! A log-in is a sign-in of its connection, by the password in its body: the core judges it as any other. What is new
+//! is the session behind it. Each request with its cookie is asked about by itself, and so is a connection that waits.
 
 use super::answers::Refused;
 use super::credentials::{self, Fingerprint, NO_COOKIE};
