@@ -50,6 +50,10 @@ CASES = {
         {"bulla_device_up": (LABELS | {"device": "CARD"}, "0x30")},
         {"bulla_device_up": (LABELS | {"device": "CARD"}, "1x30")},
     ),
+    "BullaCertificateNotRenewed": (
+        {"bulla_enrolment_failures": (LABELS | {"place": "ring", "name": "billing"}, "5x30")},
+        {"bulla_enrolment_failures": (LABELS | {"place": "ring", "name": "billing"}, "0 1 2 3 0x26")},
+    ),
     "BullaAuditMissing": (
         {"bulla_audit_dropped_total": (LABELS, "0+1x30")},
         {"bulla_audit_dropped_total": (LABELS, "1x30"), "bulla_audit_failures_total": (LABELS, "0x30")},

@@ -354,6 +354,7 @@ PAGES = {
         before={"bulla policy check": private, "bulla error list": defective_message},
     ),
     "key-rotation.md": Page(grants=ORDERS_TO_BILLING),
+    "enrolment.md": Page(grants=ORDERS_TO_BILLING),
     "doctor.md": Page(grants=ORDERS_TO_BILLING, before={"bulla doctor ORDERS": people_with_keys}),
     "queues.md": Page("DEFINE QLOCAL(ORDERS)"),
     "http.md": Page(),

@@ -363,6 +363,11 @@ impl Manager {
         Some(user)
     }
 
+    /// What the operator gave to unlock rings.
+    pub fn passphrase(&self) -> Option<&Passphrase> {
+        self.sealing.passphrase.as_ref()
+    }
+
     /// A user's ring, unlocked where the operator gave a passphrase.
     pub fn ring(&self, user: &str, now: Instant) -> Result<Arc<Ring>, RingError> {
         match (self.sealing.rings.get(user, now), &self.sealing.passphrase) {

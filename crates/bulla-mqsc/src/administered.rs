@@ -11,8 +11,9 @@ use bulla_catalog::findings::Findings;
 use bulla_catalog::limits::UserStatus;
 use bulla_catalog::lockouts::InForce;
 use bulla_catalog::status::{
-    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, InitiatorStatus, KeyRotationStatus,
-    KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, TopicStatus,
+    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, EnrolmentStatus, InitiatorStatus,
+    KeyRotationStatus, KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel, SubscriptionStatus,
+    TaskSnapshot, TopicStatus,
 };
 use bulla_catalog::{Change, DeadLetter, Definitions, QueueManager};
 use std::fmt::{self, Display};
@@ -131,6 +132,14 @@ pub trait Administered {
     /// # Errors
     /// It can't be found out now.
     fn key_rotations(&mut self, _is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<KeyRotationStatus>, AdminError> {
+        Ok(Vec::new())
+    }
+
+    /// Certificates that renew by themselves, where the name is wanted. None where the target has no certificates.
+    ///
+    /// # Errors
+    /// What is configured can't be used.
+    fn enrolments(&mut self, _is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<EnrolmentStatus>, AdminError> {
         Ok(Vec::new())
     }
 

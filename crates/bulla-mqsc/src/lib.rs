@@ -22,6 +22,7 @@ pub mod costs;
 pub mod dead_letters;
 mod diagnosis;
 pub mod difference;
+mod enrolment;
 pub mod import;
 pub mod kept;
 mod key_rotation;

@@ -8,8 +8,8 @@ use super::parse::{self, Statement, SyntaxError};
 use super::reply::{Failure, FailureKind, Outcome, Reply};
 use super::table::{Act, Defining, Doing, Key};
 use super::{
-    channel, connection, dead_letters, diagnosis, key_rotation, key_use, lockout, policy_check, reference, status,
-    topic_status, unit,
+    channel, connection, dead_letters, diagnosis, enrolment, key_rotation, key_use, lockout, policy_check, reference,
+    status, topic_status, unit,
 };
 use crate::nouns::{self, authority, channel_rule, noun, queue_manager, queues};
 use bulla_catalog::system_queues::ERROR_QUEUE;
@@ -238,6 +238,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Doing::DisplayChannelRule => channel_rule::display(statement, target.definitions()).map(Outcome::Rows),
         Doing::DisplayLimitStatus => nouns::limit::display_status(statement, &target.users()).map(Outcome::Rows),
         Doing::DisplayKeyUse => key_use::display(statement, target).map(Outcome::Rows),
+        Doing::DisplayEnrolment => enrolment::display(statement, target).map(Outcome::Rows),
         Doing::DisplayKeyRotation => key_rotation::display(statement, target).map(Outcome::Rows),
         Doing::DisplayLockout => lockout::display(statement, &target.lockouts()).map(Outcome::Rows),
         Doing::ResetLockout => lockout::reset(statement, target),

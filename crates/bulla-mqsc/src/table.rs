@@ -7,6 +7,7 @@ pub(crate) mod channel;
 mod commands;
 mod connection;
 mod device;
+mod enrolment;
 mod key;
 mod key_rotation;
 mod key_use;
@@ -188,6 +189,7 @@ pub enum Doing {
     DisplayLimitStatus,
     DisplayKeyUse,
     DisplayKeyRotation,
+    DisplayEnrolment,
     DisplayLockout,
     ResetLockout,
     DisplayConnection,
@@ -382,6 +384,7 @@ const NOUNS: &[(&str, &[&str])] = &[
     ("CHLAUTH", &[]),
     ("KEYUSE", &["KU"]),
     ("KEYROTATE", &["KR"]),
+    ("ENROL", &[]),
     ("LOCKOUT", &[]),
     ("CONN", &[]),
 ];

@@ -1,5 +1,6 @@
 //! Certificates that are about to expire: those of the key rings and of TLS, looked at once a day and at the start.
 
+use crate::enrolment::{Configuration, tls_certificate};
 use crate::events::Event;
 use crate::folders::{RINGS, TLS};
 use crate::manager::Manager;
@@ -10,7 +11,8 @@ use hashbrown::HashSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// From so long before its end on, a certificate is spoken of once a day.
+/// From so long before its end on, a certificate is spoken of once a day; one that renews by itself not before the last
+/// third of its lifetime, when it should have been renewed.
 pub(crate) const WARN_BEFORE: Duration = Duration::from_secs(30 * SECONDS_A_DAY);
 /// How often they are looked at.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(SECONDS_A_DAY);
@@ -37,7 +39,7 @@ pub(crate) fn look(manager: &Manager, now: SystemTime) {
 
 /// The events of certificates under a data directory, each certificate once, the soonest first.
 fn expiring(data: &Path, now: SystemTime) -> Vec<Event> {
-    let mut found = Found { now, seen: HashSet::new(), events: Vec::new() };
+    let mut found = Found { now, renewed: renewed(data), seen: HashSet::new(), events: Vec::new() };
     for path in files(&data.join(TLS)) {
         let is_small = std::fs::metadata(&path).is_ok_and(|facts| facts.is_file() && facts.len() <= FILE_BYTES_MAX);
         if !is_small || path.extension().is_none_or(|extension| extension != "pem") {
@@ -73,6 +75,8 @@ fn expiring(data: &Path, now: SystemTime) -> Vec<Event> {
 
 struct Found {
     now: SystemTime,
+    /// Fingerprints of the certificates that renew by themselves.
+    renewed: HashSet<[u8; 32]>,
     seen: HashSet<[u8; 32]>,
     events: Vec<Event>,
 }
@@ -80,7 +84,10 @@ struct Found {
 impl Found {
     fn note(&mut self, place: &str, certificate: &Certificate) {
         let end = certificate.not_after();
-        if end > self.now + WARN_BEFORE || !self.seen.insert(*certificate.fingerprint()) {
+        let lifetime = end.duration_since(certificate.not_before()).unwrap_or_default();
+        let is_renewed = self.renewed.contains(certificate.fingerprint());
+        let warn_before = if is_renewed { WARN_BEFORE.min(lifetime / 3) } else { WARN_BEFORE };
+        if end > self.now + warn_before || !self.seen.insert(*certificate.fingerprint()) {
             return;
         }
         self.events.push(Event::CertificateExpires {
@@ -91,6 +98,17 @@ impl Found {
             days: days_until(end, self.now),
         });
     }
+}
+
+/// Fingerprints of the certificates that renew by themselves.
+fn renewed(data: &Path) -> HashSet<[u8; 32]> {
+    // What is wrong with the file is said where certificates are renewed.
+    let configuration = Configuration::read(data).ok().flatten().unwrap_or_default();
+    let rings = configuration.rings.keys().filter_map(|user| ring::survey(&data.join(RINGS).join(user)).ok());
+    let own = rings.flat_map(|survey| survey.own).map(|own| own.certificate);
+    let labels = configuration.certificates.keys();
+    let tls = labels.filter_map(|label| tls_certificate::present(data, label).ok().flatten());
+    own.chain(tls.map(|(certificate, _)| certificate)).map(|certificate| *certificate.fingerprint()).collect()
 }
 
 /// Whole days from `now` to `end`, rounded down.
@@ -145,6 +163,23 @@ mod tests {
         assert_eq!(said(now + 90 * day + day / 2), [("tls/server.pem".to_owned(), -1)]);
         // The authority's own, which is in the same file and once more in ca.pem, comes once.
         assert_eq!(said(now + 3640 * day).len(), 2);
+    }
+
+    #[test]
+    fn of_one_that_renews_by_itself_the_last_third_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        make_directories(directory.path()).unwrap();
+        let (now, day) = (SystemTime::now(), Duration::from_secs(SECONDS_A_DAY));
+        let dn = "CN=authority".parse().unwrap();
+        let folder = directory.path().join("authorities/a");
+        let authority = Authority::create(&folder, &dn, KeySpec::Ec(Curve::P256), 3650, now).unwrap();
+        install_server_certificate(directory.path(), &authority, loopback_names(), 9, now).unwrap();
+        assert_eq!(expiring(directory.path(), now).len(), 1);
+        let text = "[authorities.a]\ncommand = [\"/bin/false\"]\ntrust = \"ca.pem\"\n\
+                    [certificates.server]\nauthority = \"a\"\n";
+        std::fs::write(directory.path().join("enrolment.toml"), text).unwrap();
+        assert_eq!(expiring(directory.path(), now + 5 * day).len(), 0);
+        assert_eq!(expiring(directory.path(), now + 7 * day).len(), 1);
     }
 
     #[test]

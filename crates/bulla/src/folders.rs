@@ -14,3 +14,6 @@ pub const AUTHORITIES: &str = "authorities";
 
 /// How far changes of keys are, a file each.
 pub const ROTATIONS: &str = "rotations";
+
+/// Keys of TLS that wait for a certificate, and certificates on their way into [`TLS`].
+pub const ENROLMENT: &str = "enrolment";

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod cost_activity;
 pub mod dead_letters;
 mod doctor;
+pub mod enrolment;
 mod expiring_certificates;
 pub mod folders;
 mod front;

@@ -5,16 +5,18 @@
 //! [`REQUEST_BYTES_MAX`], and one connection is answered after another, each within [`CONNECTION_TIME_MAX`], so that an
 //! unauthenticated client costs little.
 
+mod enrolment;
 mod limits;
 mod traffic;
 
 use crate::audit::AuditCounts;
 use crate::catalog::status::{
-    CostSnapshot, DeviceMeters, DeviceState, PROCESS, Snapshot, TaskKind, TaskMeters, TaskSnapshot,
+    CostSnapshot, DeviceMeters, DeviceState, EnrolmentStatus, PROCESS, Snapshot, TaskKind, TaskMeters, TaskSnapshot,
 };
 use crate::manager::UnitCounts;
 use bulla_device::role::{self, Role};
 use bulla_device::{Histogram, Kind, OperationMeter};
+pub use enrolment::enrolments_text;
 pub use limits::{LimitSnapshot, limits_text};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -69,6 +71,8 @@ pub struct Counts {
     pub audit: AuditCounts,
     /// What limits users, and what is arriving.
     pub limits: LimitSnapshot,
+    /// Certificates that renew by themselves.
+    pub enrolments: Vec<EnrolmentStatus>,
 }
 
 impl Counts {
@@ -80,6 +84,7 @@ impl Counts {
             + &units_text(&self.units)
             + &audit_text(&self.audit)
             + &limits_text(&self.limits)
+            + &enrolments_text(&self.enrolments)
             + &traffic_text(&self.traffic)
     }
 }
@@ -542,6 +547,7 @@ mod tests {
             units: UnitCounts { committed: 3, backed_out: 1 },
             audit: AuditCounts { written: 9, dropped: 2, failures: 1 },
             limits: limits::tests::busy(),
+            enrolments: enrolment::tests::two(),
         }
     }
 

@@ -3,6 +3,7 @@
 mod channel;
 mod cost;
 mod device;
+mod enrolment;
 mod key_rotation;
 mod key_use;
 mod protection;
@@ -13,6 +14,7 @@ mod topic;
 pub use channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
 pub use cost::{CostSnapshot, PROCESS, ScratchUse, UNATTRIBUTED};
 pub use device::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
+pub use enrolment::{EnrolmentState, EnrolmentStatus};
 pub use key_rotation::{KeyOfRotation, KeyRotationStatus};
 pub use key_use::KeyUseStatus;
 pub use protection::Deed;

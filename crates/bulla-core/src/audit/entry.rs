@@ -76,6 +76,8 @@ pub enum Kind {
     KeyUse,
     /// A step of the change of a key was done.
     KeyRotation,
+    /// A certificate of TLS that renews by itself was replaced.
+    Certificate,
     /// A key ring was read again because its files have changed, or can't be read any more.
     Ring,
     /// A message was moved to the error queue.
@@ -88,7 +90,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 14] = [
+    pub const ALL: [Kind; 15] = [
         Kind::Start,
         Kind::Stop,
         Kind::Command,
@@ -99,6 +101,7 @@ impl Kind {
         Kind::Lockout,
         Kind::KeyUse,
         Kind::KeyRotation,
+        Kind::Certificate,
         Kind::Ring,
         Kind::Quarantine,
         Kind::Gap,
@@ -119,6 +122,7 @@ impl Kind {
             Kind::Lockout => "lockout",
             Kind::KeyUse => "key-use",
             Kind::KeyRotation => "key-rotation",
+            Kind::Certificate => "certificate",
             Kind::Ring => "ring",
             Kind::Quarantine => "quarantine",
             Kind::Gap => "gap",

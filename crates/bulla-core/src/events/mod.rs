@@ -96,6 +96,23 @@ pub enum Event {
         /// Whole days until then; negative afterwards.
         days: i64,
     },
+    /// A certificate that renews by itself was not renewed.
+    EnrolmentFailed {
+        /// Where it is: `rings/orders`, `tls/server.pem`.
+        place: String,
+        /// The authority that was asked, by its name in `enrolment.toml`.
+        authority: String,
+        /// Why.
+        why: String,
+        /// Failures in a row.
+        failures: u32,
+        /// End of the certificate's validity, seconds since 1970, UTC; none where there is none yet.
+        not_after: Option<u64>,
+        /// When it is tried again.
+        retry_seconds: u64,
+        /// Whether there is no certificate, or less than a tenth of its lifetime is left.
+        is_pressing: bool,
+    },
 }
 
 impl Event {
@@ -125,6 +142,7 @@ impl Event {
             Event::ChannelStopped { .. } => "CHANNEL.STOPPED",
             Event::TlsRefused { .. } => "CHANNEL.SSL.ERROR",
             Event::CertificateExpires { .. } => "CERTIFICATE.EXPIRES",
+            Event::EnrolmentFailed { .. } => "ENROLMENT.FAILED",
         }
     }
 
@@ -138,14 +156,17 @@ impl Event {
             Event::ChannelStarted { .. } => 2282,
             Event::ChannelStopped { .. } => 2283,
             Event::TlsRefused { .. } => 2371,
-            Event::LockedOut { .. } | Event::CertificateExpires { .. } => 0,
+            Event::LockedOut { .. } | Event::CertificateExpires { .. } | Event::EnrolmentFailed { .. } => 0,
         }
     }
 
     /// The queue that its message goes to.
     pub fn queue(&self) -> &'static str {
         match self {
-            Event::NotAuthorised { .. } | Event::LockedOut { .. } | Event::CertificateExpires { .. } => MANAGER_QUEUE,
+            Event::NotAuthorised { .. }
+            | Event::LockedOut { .. }
+            | Event::CertificateExpires { .. }
+            | Event::EnrolmentFailed { .. } => MANAGER_QUEUE,
             Event::Depth { .. } => PERFORMANCE_QUEUE,
             Event::ChannelStarted { .. } | Event::ChannelStopped { .. } | Event::TlsRefused { .. } => CHANNEL_QUEUE,
         }
@@ -159,7 +180,7 @@ impl Event {
             Event::ChannelStarted { .. } | Event::ChannelStopped { .. } | Event::TlsRefused { .. } => {
                 manager.channel_events
             }
-            Event::CertificateExpires { .. } => true,
+            Event::CertificateExpires { .. } | Event::EnrolmentFailed { .. } => true,
         }
     }
 
@@ -190,6 +211,19 @@ impl Event {
                 match days {
                     ..0 => crate::alarm!("{place}: the certificate of {subject} has expired, at {at}"),
                     _ => crate::warning!("{place}: the certificate of {subject} expires in {days} days, at {at}"),
+                }
+            }
+            Event::EnrolmentFailed { place, authority, why, failures, not_after, retry_seconds, is_pressing } => {
+                let until = match not_after {
+                    Some(not_after) => format!("the one that there is ends at {}", calendar::rfc3339(*not_after)),
+                    None => "there is none".to_owned(),
+                };
+                let what = format!(
+                    "{place}: no certificate from {authority}: {why}; {until}; attempt {failures}, again in {retry_seconds} s"
+                );
+                match is_pressing {
+                    true => crate::alarm!("{what}"),
+                    false => crate::warning!("{what}"),
                 }
             }
             _ => {}
@@ -227,6 +261,14 @@ impl Event {
                 "serial": serial,
                 "notafter": calendar::rfc3339(*not_after),
                 "days": days,
+            }),
+            Event::EnrolmentFailed { place, authority, why, failures, not_after, retry_seconds, .. } => json!({
+                "place": place,
+                "authority": authority,
+                "why": cut(why),
+                "failures": failures,
+                "notafter": not_after.map(calendar::rfc3339),
+                "retry": retry_seconds,
             }),
         };
         match fields {

@@ -383,6 +383,19 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
+        act: Act::Does(Doing::DisplayEnrolment),
+        verb: "DISPLAY",
+        noun: "ENROL",
+        name: NameUse::Users,
+        object: "certificate that renews by itself",
+        summary: "Show the certificates that come and renew by themselves (enrolment.toml of the data directory), of \
+         users' rings and of TLS: when each is renewed, and what the last attempt failed of.",
+        options: DISPLAY_OPTIONS,
+        attributes: enrolment::STATUS,
+        examples: &["DISPLAY ENROL('*')", "DIS ENROL('*') WHERE(STATE EQ FAILING)"],
+        since: V1,
+    },
+    Command {
         act: Act::Does(Doing::DisplayLockout),
         verb: "DISPLAY",
         noun: "LOCKOUT",

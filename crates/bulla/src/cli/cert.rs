@@ -5,11 +5,11 @@ mod rows;
 mod verify;
 
 use super::CliError;
-use crate::folders::{AUTHORITIES, RINGS};
+use crate::folders::{AUTHORITIES, RINGS, TLS};
 pub use args::CertArgs;
 use args::{
-    CertCommand, CreateArgs, ExportArgs, Format, ImportArgs, ListArgs, PassphraseArgs, Place, ProfileArgs, RevokeArgs,
-    SetArgs, ShowArgs, SignArgs, SignerArgs,
+    CertCommand, CreateArgs, ExportArgs, Format, ImportArgs, ListArgs, PassphraseArgs, Place, ProfileArgs, RenewArgs,
+    RevokeArgs, SetArgs, ShowArgs, SignArgs, SignerArgs,
 };
 use bulla_device::coprocessor::Uri;
 use bulla_seal::certificate::authority::{Authority, AuthorityError, Founding, Request};
@@ -53,6 +53,7 @@ fn perform(args: &CertArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), 
         CertCommand::Export(args) => export(&data, args, out),
         CertCommand::Verify(args) => verify::verify(&data, args, now, out),
         CertCommand::Set(args) => set(&data, args, out),
+        CertCommand::Renew(args) => renew(&data, args, out),
         CertCommand::Revoke(args) => revoke(&data, args, now, out),
     }
 }
@@ -417,6 +418,17 @@ fn export(data: &Data<'_>, args: &ExportArgs, out: &mut dyn Write) -> Result<(),
         }
         None => write_out(out, &bytes),
     }
+}
+
+fn renew(data: &Data<'_>, args: &RenewArgs, out: &mut dyn Write) -> Result<(), CliError> {
+    let label = &args.label;
+    let certificate = super::enrolment::enrolling(data.0, None, |site| {
+        let table = site.configuration.certificate(label)?;
+        let source = site.configuration.authority(&table.authority)?.source()?;
+        site.renew_tls(label, source.as_ref())
+    })?;
+    let path = data.0.join(TLS).join(format!("{label}.pem"));
+    say(out, format_args!("renewed {label}: {}, in {}", Line(&certificate), path.display()))
 }
 
 fn revoke(data: &Data<'_>, args: &RevokeArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {

@@ -2,12 +2,14 @@
 
 use super::cert::args::{PassphraseArgs, SignerArgs};
 use super::cert::{read_file, write_new};
+use super::enrolment::enrolling;
 use super::{CliError, DATA_DEFAULT, EXIT_REFUSED, EXIT_UNREACHABLE};
 use crate::admin::{self, RequestError};
+use crate::enrolment::ring_certificate::Enrolled;
 use crate::folders::AUTHORITIES;
 use crate::key_rotation::keeper::SETTLED_AFTER;
 use crate::key_rotation::steps::{DAYS, Keys, Signed, Wish};
-use crate::key_rotation::{KeyFacts, Needed, Rotation, RotationError, Step};
+use crate::key_rotation::{KeyFacts, Needed, Rotation, RotationError, Step, span};
 use crate::mqsc::reply::{Outcome, Row};
 use bulla_seal::certificate::authority::Authority;
 use bulla_seal::certificate::{KeySpec, Passphrase};
@@ -23,8 +25,6 @@ const TURN_WITHIN: Duration = Duration::from_secs(15);
 const READ_WITHIN: Duration = Duration::from_secs(20);
 /// How often it is asked.
 const ASK_EVERY: Duration = Duration::from_millis(100);
-/// Longest `--overlap`: ten years.
-const OVERLAP_MAX: Duration = Duration::from_secs(3_650 * 86_400);
 
 /// Change the keys of users
 #[derive(Args, Debug)]
@@ -43,6 +43,16 @@ enum KeyCommand {
     Rotate(Box<RotateArgs>),
     /// Take an old key out of use before its time
     Retire(RetireArgs),
+    /// Get a user's next key a certificate now from where enrolment.toml says, or the first key and certificate
+    Enrol(EnrolArgs),
+}
+
+#[derive(Args, Debug)]
+struct EnrolArgs {
+    /// The user
+    user: String,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
 }
 
 #[derive(Args, Debug)]
@@ -100,6 +110,7 @@ pub fn run(args: &KeyArgs) -> Result<(), CliError> {
         KeyCommand::Rotate(rotate) if rotate.cancel => cancel(&args.data, rotate),
         KeyCommand::Rotate(rotate) => self::rotate(&args.data, rotate),
         KeyCommand::Retire(retire) => self::retire(&args.data, retire),
+        KeyCommand::Enrol(enrol) => self::enrol(&args.data, enrol),
     }
 }
 
@@ -132,13 +143,42 @@ fn rotate(data: &Path, args: &RotateArgs) -> Result<(), CliError> {
     }
     wait_until_read(data, &rotation)?;
     keys.share(&mut rotation, pace).map_err(failed)?;
+    say_new_key(&rotation);
+    Ok(())
+}
+
+fn enrol(data: &Path, args: &EnrolArgs) -> Result<(), CliError> {
+    let passphrase = args.passphrase.read()?;
+    let enrolled = enrolling(data, passphrase.as_ref(), |site| {
+        let table = site.configuration.ring(&args.user)?;
+        let source = site.configuration.authority(&table.authority)?.source()?;
+        site.enrol(&args.user, source.as_ref())
+    })?;
+    let mut rotation = match enrolled {
+        Enrolled::First(certificate) => {
+            println!("{} has its first key, {}, for {}", args.user, certificate.serial_hex(), certificate.dn());
+            return Ok(());
+        }
+        Enrolled::Installed(rotation) => rotation,
+    };
+    wait_until_read(data, &rotation)?;
+    match enrolling(data, None, |site| site.share(&mut rotation)) {
+        // The queue manager shared it meanwhile.
+        Err(_) if Keys::new(data, None, SystemTime::now()).under_way(&args.user).is_ok_and(|none| none.is_none()) => {}
+        shared => shared?,
+    }
+    say_new_key(&rotation);
+    Ok(())
+}
+
+fn say_new_key(rotation: &Rotation) {
     let new = rotation.new.as_ref().map_or("", |new| new.serial.as_str());
     println!(
-        "{user} has the key {new}, which seals from now on; {} opens for {} at least, and until no message needs it",
+        "{} has the key {new}, which seals from now on; {} opens for {} at least, and until no message needs it",
+        rotation.user,
         rotation.old.serial,
         in_words(rotation.overlap_seconds)
     );
-    Ok(())
 }
 
 /// The authority that signs: the one that is named, or that issued the old certificate.
@@ -312,21 +352,6 @@ fn failed(error: RotationError) -> CliError {
     CliError { hint: error.hint(), ..CliError::new(code, error.to_string()) }
 }
 
-/// A time, as 7d, 12h, 30m, 10s.
-fn span(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|unit: char| !unit.is_ascii_digit());
-    let unit = match text.get(digits.len()..) {
-        Some("" | "s") => 1,
-        Some("m") => 60,
-        Some("h") => 3_600,
-        Some("d") => 86_400,
-        _ => 0,
-    };
-    let seconds = digits.parse::<u64>().ok().filter(|_| unit > 0).and_then(|number| number.checked_mul(unit));
-    let span = seconds.map(Duration::from_secs).filter(|span| *span <= OVERLAP_MAX);
-    span.ok_or_else(|| "expected a time up to 3650d, as 7d, 12h, 30m or 10s".to_owned())
-}
-
 fn in_words(seconds: u64) -> String {
     match seconds {
         0 => "0 s".to_owned(),
@@ -342,16 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_overlap_has_a_unit_and_an_end() {
-        let seconds = |text: &str| span(text).map(|span| span.as_secs());
-        assert_eq!(seconds("7d"), Ok(7 * 86_400));
-        assert_eq!(
-            (seconds("12h"), seconds("30m"), seconds("10s"), seconds("0")),
-            (Ok(43_200), Ok(1_800), Ok(10), Ok(0))
-        );
-        for bad in ["", "d", "7w", "-1d", "3651d", "99999999999999999999d", "1 d"] {
-            assert!(span(bad).is_err(), "{bad}");
-        }
-        assert_eq!(["7d", "90m", "61s"].map(|text| in_words(seconds(text).unwrap())), ["7 d", "90 min", "61 s"]);
+    fn a_time_is_said_in_its_largest_whole_unit() {
+        assert_eq!([7 * 86_400, 5_400, 61].map(in_words), ["7 d", "90 min", "61 s"]);
     }
 }

@@ -8,6 +8,7 @@ pub mod connection;
 pub mod demo;
 pub mod dlq;
 pub mod doctor;
+mod enrolment;
 pub mod error;
 pub mod get;
 pub mod init;

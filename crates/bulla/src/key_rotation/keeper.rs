@@ -51,7 +51,7 @@ impl Keeper {
         wall: SystemTime,
         said: &mut HashSet<String>,
     ) -> Result<(), RotationError> {
-        let keys = Keys::of_queue_manager(&manager.data, wall);
+        let keys = Keys::of_queue_manager(&manager.data, None, wall);
         if keys.rotations.all()?.is_empty() {
             self.unneeded.clear();
             return Ok(());
@@ -203,6 +203,15 @@ fn millis(time: SystemTime) -> u64 {
     crate::wall_clock::wall_ms(time)
 }
 
+/// Whether the queue manager gives out no ring any more that lacks the new key. Reads the ring.
+pub fn is_read(manager: &Manager, rotation: &Rotation, now: Instant) -> bool {
+    rotation.new.as_ref().is_some_and(|new| match manager.ring(&rotation.user, now) {
+        Ok(ring) => ring.own().iter().any(|own| new.is(&own.certificate)),
+        // No older ring is given out, and the next one is read from the files.
+        Err(_) => true,
+    })
+}
+
 /// The changes of keys whose user is wanted, for DISPLAY KEYROTATE. Reads their rings, so that what is said of a new
 /// key holds from then on.
 ///
@@ -216,11 +225,7 @@ pub fn shown(
 ) -> Vec<KeyRotationStatus> {
     let of = |rotation: Rotation| {
         let needed = Needed::of(&rotation.old, needs);
-        let is_read = rotation.new.as_ref().is_some_and(|new| match manager.ring(&rotation.user, now) {
-            Ok(ring) => ring.own().iter().any(|own| new.is(&own.certificate)),
-            // No older ring is given out, and the next one is read from the files.
-            Err(_) => true,
-        });
+        let is_read = is_read(manager, &rotation, now);
         let key =
             |facts: super::KeyFacts| KeyOfRotation { issuer: facts.issuer, serial: facts.serial, key_id: facts.key_id };
         KeyRotationStatus {

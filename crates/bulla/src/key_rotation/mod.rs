@@ -9,8 +9,10 @@ mod error;
 pub mod keeper;
 mod needed;
 pub mod record;
+mod span;
 pub mod steps;
 
 pub use error::RotationError;
 pub use needed::Needed;
 pub use record::{By, KeyFacts, Rotation, Rotations, Step};
+pub use span::span;

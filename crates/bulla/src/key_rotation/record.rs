@@ -181,6 +181,9 @@ pub struct Rotation {
     pub new: Option<KeyFacts>,
     /// How long the old key is kept at least once the new one is shared, in seconds.
     pub overlap_seconds: u64,
+    /// Whether the new certificate comes by enrolment: the queue manager asks for it again until it has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub enrols: bool,
     /// What was done, in order.
     pub steps: Vec<Done>,
     /// How many of these the audit log has.

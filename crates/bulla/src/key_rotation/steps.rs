@@ -32,10 +32,10 @@ pub const DAYS: u32 = 365;
 /// How long an old key is kept at least, unless it is said.
 pub const OVERLAP: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How far in the future the old certificate may begin: the new one begins a second after it.
-const AHEAD_MAX: Duration = Duration::from_secs(300);
+pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(300);
 
 /// Folder of a ring with new keys that have no certificate yet. It is no place of the ring: nothing is used of it.
-const PENDING: &str = "pending";
+pub(crate) const PENDING: &str = "pending";
 /// Folder of a ring with what was taken out of it, so that it can be put back.
 const RETIRED: &str = "retired";
 const OWN: &str = "own";
@@ -79,9 +79,36 @@ impl<'a> Keys<'a> {
         Keys { data, rotations: Rotations::at(data), passphrase, now, by: Some(By::this_process()) }
     }
 
-    /// The same, by the queue manager: it makes no keys.
-    pub fn of_queue_manager(data: &'a Path, now: SystemTime) -> Keys<'a> {
-        Keys { by: None, ..Keys::new(data, None, now) }
+    /// The same, by the queue manager.
+    pub fn of_queue_manager(data: &'a Path, passphrase: Option<&'a Passphrase>, now: SystemTime) -> Keys<'a> {
+        Keys { by: None, ..Keys::new(data, passphrase, now) }
+    }
+
+    /// The certificates of the user's keys that sign and open new messages; the newest where none is good any more.
+    /// None of a user without a key.
+    ///
+    /// # Errors
+    /// The ring can't be read.
+    pub fn in_use(&self, user: &str) -> Result<Vec<Certificate>, RotationError> {
+        match ring::survey(&self.ring_dir(user)?) {
+            Ok(survey) => Ok(in_use(&survey, self.now)),
+            Err(RingError::Missing { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Notes that the new certificate comes by enrolment.
+    ///
+    /// # Errors
+    /// The record can't be written.
+    pub fn enrol(&self, rotation: &mut Rotation) -> Result<(), RotationError> {
+        if rotation.enrols {
+            return Ok(());
+        }
+        let marked = Rotation { enrols: true, ..rotation.clone() };
+        self.rotations.write(&marked)?;
+        *rotation = marked;
+        Ok(())
     }
 
     /// The user's change that is under way, or none.
@@ -136,6 +163,7 @@ impl<'a> Keys<'a> {
             label: format!("{user}-{}", Random::system().name::<4>()),
             new: None,
             overlap_seconds: wish.overlap.unwrap_or(OVERLAP).as_secs(),
+            enrols: false,
             audited: before.as_ref().map_or(0, |before| before.audited),
             steps: before.map(|before| before.steps).unwrap_or_default(),
             began: None,
@@ -179,16 +207,24 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// The old certificate is gone, or the new kind of key can't be used so.
     pub fn request(&self, rotation: &Rotation, key: &PKey<Private>) -> Result<Vec<u8>, RotationError> {
-        let ring = self.own_ring(&rotation.user)?;
+        let (profile, _) = self.profile(rotation)?;
+        Ok(create::request(&profile, key, rotation.kind.parse::<KeySpec>()?.kind())?)
+    }
+
+    /// What the new certificate shall say, and the key that is replaced.
+    ///
+    /// # Errors
+    /// The old certificate is gone.
+    pub fn profile(&self, rotation: &Rotation) -> Result<(Profile, std::sync::Arc<Own>), RotationError> {
         let kind: KeySpec = rotation.kind.parse()?;
-        let old = self.old(&ring, rotation)?;
+        let old = self.old(&self.own_ring(&rotation.user)?, rotation)?;
         let profile = Profile {
             dn: old.certificate.dn().clone(),
             uses: uses(&old.certificate, kind.kind()),
             days: DAYS,
             alternative_names: Vec::new(),
         };
-        Ok(create::request(&profile, key, kind.kind())?)
+        Ok((profile, old))
     }
 
     /// Puts the new key with its certificate into the user's ring.
@@ -348,6 +384,7 @@ impl<'a> Keys<'a> {
                 label: String::new(),
                 new: in_use.first().map(KeyFacts::of),
                 overlap_seconds: 0,
+                enrols: false,
                 steps: Vec::new(),
                 audited: 0,
                 began: None,
@@ -396,7 +433,7 @@ impl<'a> Keys<'a> {
         found.ok_or_else(|| RotationError::NoAuthority { issuer: rotation.old.issuer.clone() })
     }
 
-    fn ring_dir(&self, user: &str) -> Result<PathBuf, RotationError> {
+    pub(crate) fn ring_dir(&self, user: &str) -> Result<PathBuf, RotationError> {
         Ok(Rings::new(self.data.join(RINGS)).path(user)?)
     }
 
@@ -643,7 +680,7 @@ fn set_aside(ring: &Path, place: &str, label: &str, key: &KeyFacts) -> Result<()
 }
 
 /// Makes a folder for its owner alone. One that is there must be so.
-fn private_folder(path: &Path) -> Result<(), RotationError> {
+pub(crate) fn private_folder(path: &Path) -> Result<(), RotationError> {
     const OTHERS: u32 = 0o077;
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(RotationError::file(path)(error)),
@@ -661,7 +698,7 @@ fn private_folder(path: &Path) -> Result<(), RotationError> {
 }
 
 /// Only syncing the folder makes new names in it survive.
-fn synced(folder: &Path) -> Result<(), RotationError> {
+pub(crate) fn synced(folder: &Path) -> Result<(), RotationError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(RotationError::file(folder))
 }
 

@@ -14,8 +14,9 @@ use crate::catalog::findings::Findings;
 use crate::catalog::limits::UserStatus;
 use crate::catalog::lockouts::InForce;
 use crate::catalog::status::{
-    ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, InitiatorStatus, KeyRotationStatus, KeyUseStatus,
-    PolicyStatus, QueueStatus, Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, Tasks, TopicStatus,
+    ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, EnrolmentStatus, InitiatorStatus, KeyRotationStatus,
+    KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, Tasks,
+    TopicStatus,
 };
 use crate::catalog::{Change, DeadLetter, Definitions, Object, Sort};
 use crate::channel::registry::{Instance, InstanceId};
@@ -766,6 +767,11 @@ impl Administered for Administrator<'_> {
         }
         let needs = self.state.needs(&|_| true);
         Ok(self.apart(|manager| keeper::shown(manager, &needs, wanted, Instant::now())))
+    }
+
+    fn enrolments(&mut self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<EnrolmentStatus>, AdminError> {
+        let rows = self.threads.enrolments.rows().map_err(failed)?;
+        Ok(rows.into_iter().filter(|row| is_wanted(&row.name)).collect())
     }
 
     fn lockouts(&self) -> Vec<InForce> {

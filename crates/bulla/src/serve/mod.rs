@@ -21,6 +21,7 @@ use crate::catalog::{Definitions, DeviceDefinition};
 use crate::channel::supervisor;
 pub use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
+use crate::enrolment::{Enroller, enroller, tls_certificate};
 pub use crate::folders::{JOURNAL, RINGS, TLS};
 use crate::front::http::Common;
 use crate::front::http::commands::{Asked, CommandLine};
@@ -150,6 +151,7 @@ pub struct Running {
     statistics: Option<JoinHandle<()>>,
     certificates: Option<Watch>,
     keys: Option<Watch>,
+    enrolment: Option<Watch>,
     admin: Option<admin::Server>,
     admin_of_roles: Option<admin::Server>,
     metrics: Option<metrics::Server>,
@@ -356,6 +358,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let statistics = start_statistics(&threads).map_err(|error| file(data, error))?;
     let certificates = Some(watch_certificates(&manager).map_err(|error| file(data, error))?);
     let keys = Some(watch_keys(&manager).map_err(|error| file(data, error))?);
+    let enrolment = Some(watch_enrolment(&threads).map_err(|error| file(data, error))?);
     let metrics = metrics.map(|listener| start_metrics(&threads, listener)).transpose();
     let metrics = metrics.map_err(|error| file(data, error))?;
     let metrics_address = metrics.as_ref().map(metrics::Server::address);
@@ -368,6 +371,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
         statistics,
         certificates,
         keys,
+        enrolment,
         admin,
         admin_of_roles,
         metrics,
@@ -423,6 +427,7 @@ impl Running {
         }
         drop(self.certificates.take());
         drop(self.keys.take());
+        drop(self.enrolment.take());
         self.manager.workers.adapters.stop();
         self.manager.workers.devices.scheduler().shut_down();
         self.threads.join_adapters()?;
@@ -702,6 +707,12 @@ fn watch_keys(manager: &Arc<Manager>) -> io::Result<Watch> {
     Watch::begin("keys", keeper::LOOK_EVERY, move || keeper.look(&manager, Instant::now(), SystemTime::now()))
 }
 
+/// Renews certificates.
+fn watch_enrolment(threads: &Threads) -> io::Result<Watch> {
+    let (manager, mut enroller) = (threads.manager.clone(), Enroller::new(threads.enrolments.clone()));
+    Watch::begin("enrolment", enroller::LOOK_EVERY, move || enroller.look(manager.as_ref(), Instant::now()))
+}
+
 fn start_metrics(threads: &Arc<Threads>, listener: std::net::TcpListener) -> io::Result<metrics::Server> {
     let threads = threads.clone();
     metrics::serve(listener, move || counts(&threads))
@@ -720,6 +731,7 @@ fn counts(threads: &Threads) -> metrics::Counts {
         units,
         audit: manager.told.audit.counts(),
         limits: administrator::limits(manager),
+        enrolments: threads.enrolments.known(),
     }
 }
 
@@ -730,6 +742,8 @@ fn listen_to_clients(settings: &Settings) -> Result<Listeners, StartError> {
     }
     if settings.listen.amqps.or(settings.listen.https).is_some() {
         let directory = settings.data.join(TLS);
+        // A certificate that came and was not put in place whole.
+        tls_certificate::finish(&settings.data).map_err(|error| file(&directory, io::Error::other(error)))?;
         first_start::make_server_certificate(&settings.data)?;
         // A certificate that does not load shows here, and not at the first client.
         Tls::new(directory.clone()).session().map_err(|error| file(&directory, io::Error::other(error)))?;

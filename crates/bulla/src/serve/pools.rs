@@ -2,6 +2,7 @@
 
 use crate::catalog::status::{TaskKind, Tasks};
 use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX, QueueManager};
+use crate::enrolment::enroller::Enrolments;
 use crate::manager::Manager;
 use crate::tls::Tls;
 use crate::turn::{Dispatcher, Left, Listeners};
@@ -23,6 +24,8 @@ pub struct Threads {
     pub(super) manager: Arc<Manager>,
     /// TLS of the listener and of channels.
     pub(super) tls: Arc<Tls>,
+    /// Certificates that renew by themselves.
+    pub(super) enrolments: Arc<Enrolments>,
     pools: Mutex<Pools>,
 }
 
@@ -42,7 +45,7 @@ struct Pools {
 impl Threads {
     /// No thread is there yet.
     pub(super) fn new(manager: Arc<Manager>, tls: Arc<Tls>) -> Self {
-        Self { manager, tls, pools: Mutex::default() }
+        Self { manager, tls, enrolments: Arc::default(), pools: Mutex::default() }
     }
 
     /// Makes the first threads: as many as CHIADAPS and CHIDISPS say, else as many as `started_with` (dispatchers,

@@ -41,6 +41,8 @@ pub enum CertCommand {
     Verify(Box<verify::VerifyArgs>),
     /// Show or change a setting of a ring
     Set(SetArgs),
+    /// Get a certificate of TLS a new key and certificate now, from where enrolment.toml says
+    Renew(RenewArgs),
     /// Take certificates back: write the authority's revocation list, and put it into the rings that trust it
     Revoke(RevokeArgs),
 }
@@ -253,6 +255,14 @@ pub struct ExportArgs {
     pub(super) to_passphrase_file: Option<PathBuf>,
     #[command(flatten)]
     pub(super) passphrase: PassphraseArgs,
+}
+
+/// Arguments of `renew`.
+#[derive(Args, Debug)]
+pub struct RenewArgs {
+    /// Its label: the name of its files under tls/
+    #[arg(default_value = "server")]
+    pub(super) label: String,
 }
 
 /// Arguments of `revoke`.

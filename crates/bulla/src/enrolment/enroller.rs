@@ -1,0 +1,430 @@
+//! The queue manager's part: it knows which certificate is due, asks for it, and says what came of it.
+
+use super::configuration::Configuration;
+use super::ring_certificate::{Enrolled, Site};
+use super::source::Source;
+use super::{EnrolError, due, tls_certificate};
+use crate::audit::{Entry, Kind, Who};
+use crate::calendar;
+use crate::catalog::status::{EnrolmentState, EnrolmentStatus};
+use crate::events::Event;
+use crate::folders::{RINGS, TLS};
+use crate::key_rotation::{Rotation, Step, keeper};
+use crate::manager::Manager;
+use crate::wall_clock::wall_ms;
+use bulla_seal::certificate::{Certificate, Passphrase};
+use serde_json::json;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How often it is looked whether something is due.
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the certificates are read again that nothing was done with.
+pub const READ_EVERY: Duration = Duration::from_secs(60);
+/// How long to wait where another process has its turn.
+const PASSING: Duration = Duration::from_secs(2);
+
+/// What an enroller takes from around it.
+pub trait Host {
+    /// The data directory.
+    fn data(&self) -> &Path;
+    /// The passphrase of rings that are locked.
+    fn passphrase(&self) -> Option<&Passphrase>;
+    /// What the time is.
+    fn wall(&self) -> SystemTime;
+    /// Whether no ring is given out any more that lacks the new key.
+    fn has_read(&self, rotation: &Rotation, now: Instant) -> bool;
+    /// Says what happened.
+    fn raise(&self, event: &Event);
+    /// Has the audit log told of it.
+    fn audit(&self, entry: Entry);
+    /// Whether the queue manager stops.
+    fn is_stopping(&self) -> bool;
+    /// Whoever is asked.
+    ///
+    /// # Errors
+    /// It is not configured.
+    fn source(&self, configuration: &Configuration, authority: &str) -> Result<Box<dyn Source>, EnrolError> {
+        configuration.authority(authority)?.source()
+    }
+}
+
+impl Host for Manager {
+    fn data(&self) -> &Path {
+        &self.data
+    }
+
+    fn passphrase(&self) -> Option<&Passphrase> {
+        self.passphrase()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.clock.wall()
+    }
+
+    fn has_read(&self, rotation: &Rotation, now: Instant) -> bool {
+        keeper::is_read(self, rotation, now)
+    }
+
+    fn raise(&self, event: &Event) {
+        let mut state = self.lock();
+        let wall = wall_ms(state.clock.wall());
+        state.raise(event, wall);
+        drop(state);
+        self.ring_all();
+    }
+
+    fn audit(&self, entry: Entry) {
+        self.told.audit.note(entry);
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+/// What is shown of all certificates that renew by themselves.
+#[derive(Debug, Default)]
+pub struct Enrolments(Mutex<Shown>);
+
+/// Why there is nothing to show, and what there is.
+#[derive(Clone, Debug, Default)]
+struct Shown {
+    rows: Vec<EnrolmentStatus>,
+    unusable: Option<String>,
+}
+
+impl Enrolments {
+    /// As they stand.
+    ///
+    /// # Errors
+    /// Why `enrolment.toml` can't be used, in words.
+    pub fn rows(&self) -> Result<Vec<EnrolmentStatus>, String> {
+        let shown = self.lock();
+        shown.unusable.clone().map_or_else(|| Ok(shown.rows.clone()), Err)
+    }
+
+    /// As they stood last, whatever the file says now.
+    pub fn known(&self) -> Vec<EnrolmentStatus> {
+        self.lock().rows.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        // What is shown holds no invariant that a panic could break.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A certificate that renews by itself.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Name {
+    /// Of a user's ring.
+    Ring(String),
+    /// Of TLS, by its label.
+    Tls(String),
+}
+
+impl Name {
+    /// What changes when its key does: one `stat`.
+    fn stamp(&self, data: &Path) -> Option<SystemTime> {
+        let path = match self {
+            Name::Ring(user) => data.join(RINGS).join(user).join("own"),
+            Name::Tls(label) => data.join(TLS).join(format!("{label}.pem")),
+        };
+        path.metadata().and_then(|facts| facts.modified()).ok()
+    }
+
+    /// Where it is in the data directory.
+    fn place(&self) -> String {
+        match self {
+            Name::Ring(user) => format!("rings/{user}"),
+            Name::Tls(label) => format!("tls/{label}.pem"),
+        }
+    }
+}
+
+/// What is remembered of one.
+#[derive(Debug, Default)]
+struct Tracked {
+    /// Its [`Name::stamp`] at the last look.
+    stamp: Option<SystemTime>,
+    /// When it is looked at again.
+    next: Option<Instant>,
+    /// The wait after a failure, until then.
+    waits_until: Option<(Instant, SystemTime)>,
+    failures: u32,
+    /// What the last attempt failed of; none after one that went well.
+    why: Option<String>,
+    /// The authority has not decided.
+    is_undecided: bool,
+    tried: Option<SystemTime>,
+    certificate: Option<Certificate>,
+    /// The ring's new key waits to be read and shared.
+    is_sharing: bool,
+    /// The rings that are to have a first certificate have it.
+    is_complete: bool,
+}
+
+/// Renews certificates, one at a time.
+#[derive(Debug, Default)]
+pub struct Enroller {
+    tracked: BTreeMap<Name, Tracked>,
+    /// What was configured at the last look.
+    configuration: Configuration,
+    shown: Arc<Enrolments>,
+    /// What was said in the log of the file and still holds.
+    said: Option<String>,
+}
+
+impl Enroller {
+    /// One that shows what it does there.
+    pub fn new(shown: Arc<Enrolments>) -> Enroller {
+        Enroller { shown, ..Enroller::default() }
+    }
+
+    /// Looks at what is configured, and does what is due: at most one attempt with each authority, so that one that
+    /// does not answer holds up nobody else for longer than its time.
+    pub fn look(&mut self, host: &dyn Host, now: Instant) {
+        let configuration = match Configuration::read(host.data()) {
+            Ok(configuration) => configuration.unwrap_or_default(),
+            Err(error) => return self.unusable(&error),
+        };
+        self.said = None;
+        let rings = configuration.rings.iter().map(|(user, table)| (Name::Ring(user.clone()), &table.authority));
+        let certificates = configuration.certificates.iter();
+        let certificates = certificates.map(|(label, table)| (Name::Tls(label.clone()), &table.authority));
+        let all: BTreeMap<Name, &String> = rings.chain(certificates).collect();
+        self.tracked.retain(|name, _| all.contains_key(name));
+        if self.configuration != configuration {
+            // What failed may go well now.
+            self.tracked.values_mut().for_each(|tracked| (tracked.next, tracked.waits_until) = (None, None));
+            self.configuration = configuration.clone();
+        }
+        let mut asked = HashSet::new();
+        for (name, authority) in &all {
+            if host.is_stopping() {
+                return;
+            }
+            let tracked = self.tracked.entry(name.clone()).or_default();
+            let stamp = name.stamp(host.data());
+            if tracked.stamp != stamp {
+                // A command was at it.
+                (tracked.next, tracked.stamp) = (None, stamp);
+            }
+            if tracked.next.is_none_or(|next| next <= now) {
+                let task = Task { host, configuration: &configuration, name, authority };
+                task.advance(tracked, &mut asked, now);
+                self.show(&configuration, &all, host.wall());
+            }
+        }
+        self.show(&configuration, &all, host.wall());
+    }
+
+    fn unusable(&mut self, error: &EnrolError) {
+        let why = error.to_string();
+        if self.said.as_ref() != Some(&why) {
+            crate::warning!("no certificate is renewed: {why}");
+        }
+        self.shown.lock().unusable = Some(why.clone());
+        self.said = Some(why);
+    }
+
+    fn show(&self, configuration: &Configuration, all: &BTreeMap<Name, &String>, wall: SystemTime) {
+        let row = |(name, authority): (&Name, &&String)| {
+            let method = configuration.authorities.get(*authority).map_or("", |authority| authority.method());
+            self.tracked.get(name).map(|tracked| tracked.status(name, authority, method, wall))
+        };
+        let rows = all.iter().filter_map(row).collect();
+        *self.shown.lock() = Shown { rows, unusable: None };
+    }
+}
+
+impl Tracked {
+    fn status(&self, name: &Name, authority: &str, method: &'static str, wall: SystemTime) -> EnrolmentStatus {
+        let (name, is_ring) = match name {
+            Name::Ring(user) => (user.clone(), true),
+            Name::Tls(label) => (label.clone(), false),
+        };
+        let due = self.certificate.as_ref().map(due::due);
+        let state = match &self.certificate {
+            _ if self.is_sharing => EnrolmentState::Sharing,
+            _ if self.is_undecided => EnrolmentState::Undecided,
+            _ if self.failures > 0 => EnrolmentState::Failing,
+            None => EnrolmentState::Missing,
+            Some(_) if due.is_some_and(|due| due <= wall) => EnrolmentState::Due,
+            Some(_) => EnrolmentState::Valid,
+        };
+        EnrolmentStatus {
+            name,
+            is_ring,
+            authority: authority.to_owned(),
+            method,
+            state,
+            subject: self.certificate.as_ref().map(|one| one.dn().to_string()).unwrap_or_default(),
+            serial: self.certificate.as_ref().map(Certificate::serial_hex).unwrap_or_default(),
+            until_ms: self.certificate.as_ref().map(|one| wall_ms(one.not_after())),
+            next_ms: self.waits_until.map(|(_, wall)| wall).or(due).map(wall_ms),
+            tried_ms: self.tried.map(wall_ms),
+            failures: self.failures,
+            why: self.why.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// One certificate, while it is looked at.
+struct Task<'a> {
+    host: &'a dyn Host,
+    configuration: &'a Configuration,
+    name: &'a Name,
+    authority: &'a str,
+}
+
+impl Task<'_> {
+    fn advance(&self, tracked: &mut Tracked, asked: &mut HashSet<String>, now: Instant) {
+        let clock = || self.host.wall();
+        let is_stopping = || self.host.is_stopping();
+        let site = Site {
+            data: self.host.data(),
+            passphrase: self.host.passphrase(),
+            configuration: self.configuration,
+            by_hand: false,
+            patience: Duration::ZERO,
+            clock: &clock,
+            is_stopping: &is_stopping,
+        };
+        match self.step(&site, tracked, asked, now) {
+            Ok(next) => tracked.next = Some(next),
+            Err(error) if error.is_passing() => tracked.next = Some(now + PASSING),
+            Err(error) => self.failed(tracked, error, now),
+        }
+    }
+
+    /// What is due of it now. When to look again.
+    fn step(
+        &self,
+        site: &Site<'_>,
+        tracked: &mut Tracked,
+        asked: &mut HashSet<String>,
+        now: Instant,
+    ) -> Result<Instant, EnrolError> {
+        let mut is_begun = false;
+        if let Name::Ring(user) = self.name {
+            match site.under_way(user)? {
+                Some(rotation) if rotation.step() == Step::Installed => {
+                    return self.share(site, tracked, rotation, now);
+                }
+                under_way => is_begun = under_way.is_some(),
+            }
+            tracked.is_sharing = false;
+            if !tracked.is_complete {
+                site.complete(user)?;
+                tracked.is_complete = true;
+            }
+        }
+        let wall = self.host.wall();
+        let certificate = self.present(site)?;
+        self.noticed(tracked, certificate);
+        let due = tracked.certificate.as_ref().map_or(wall, due::due);
+        if due > wall && !is_begun {
+            // By hand, perhaps.
+            (tracked.failures, tracked.why, tracked.waits_until, tracked.is_undecided) = (0, None, None, false);
+            let left = due.duration_since(wall).unwrap_or_default();
+            return Ok(now + left.min(READ_EVERY));
+        }
+        if let Some((until, _)) = tracked.waits_until.filter(|(until, _)| *until > now) {
+            return Ok(until.min(now + READ_EVERY));
+        }
+        if !asked.insert(self.authority.to_owned()) {
+            return Ok(now);
+        }
+        tracked.tried = Some(wall);
+        let source = self.host.source(self.configuration, self.authority)?;
+        match self.name {
+            Name::Ring(user) => match site.enrol(user, source.as_ref())? {
+                Enrolled::First(_) => {}
+                Enrolled::Installed(_) => tracked.is_sharing = true,
+            },
+            Name::Tls(label) => drop(site.renew_tls(label, source.as_ref())?),
+        }
+        (tracked.failures, tracked.why, tracked.waits_until, tracked.is_undecided) = (0, None, None, false);
+        let certificate = self.present(site)?;
+        self.noticed(tracked, certificate);
+        if let Some(certificate) = &tracked.certificate {
+            let until = calendar::rfc3339(wall_ms(certificate.not_after()) / 1000);
+            crate::note!("{}: a certificate came from {}, valid until {until}", self.name.place(), self.authority);
+        }
+        Ok(now)
+    }
+
+    fn share(
+        &self,
+        site: &Site<'_>,
+        tracked: &mut Tracked,
+        mut rotation: Rotation,
+        now: Instant,
+    ) -> Result<Instant, EnrolError> {
+        tracked.is_sharing = true;
+        if self.host.has_read(&rotation, now) {
+            site.share(&mut rotation)?;
+            tracked.is_sharing = false;
+            let new = rotation.new.as_ref().map_or("", |new| new.serial.as_str());
+            crate::note!("{} seals with the key {new} from now on; {} opens", rotation.user, rotation.old.serial);
+        }
+        Ok(now)
+    }
+
+    fn present(&self, site: &Site<'_>) -> Result<Option<Certificate>, EnrolError> {
+        match self.name {
+            Name::Ring(user) => site.first_due(user),
+            Name::Tls(label) => Ok(tls_certificate::present(site.data, label)?.map(|(certificate, _)| certificate)),
+        }
+    }
+
+    /// Takes over which certificate there is. Of another one of TLS the audit log is told, by whomever it came: changes
+    /// of rings are there already.
+    fn noticed(&self, tracked: &mut Tracked, certificate: Option<Certificate>) {
+        if let (Name::Tls(label), Some(new), Some(before)) = (self.name, &certificate, &tracked.certificate)
+            && new != before
+        {
+            let what = json!({
+                "label": label,
+                "authority": self.authority,
+                "subject": new.dn().to_string(),
+                "serial": new.serial_hex(),
+                "until": calendar::rfc3339(wall_ms(new.not_after()) / 1000),
+                "certificate": crate::audit::fingerprint(new),
+                "former_certificate": crate::audit::fingerprint(before),
+            });
+            self.host.audit(Entry::new(Kind::Certificate, Who::QueueManager, what));
+        }
+        tracked.certificate = certificate;
+    }
+
+    fn failed(&self, tracked: &mut Tracked, error: EnrolError, now: Instant) {
+        let wall = self.host.wall();
+        tracked.is_undecided = matches!(error, EnrolError::NotYet { .. });
+        tracked.failures += 1;
+        let wait = due::retry_after(tracked.failures, tracked.certificate.as_ref(), wall);
+        tracked.waits_until = Some((now + wait, wall + wait));
+        tracked.next = Some(now + wait.min(READ_EVERY));
+        let why = error.to_string();
+        let is_pressing = tracked.certificate.as_ref().is_none_or(|certificate| due::is_nearly_over(certificate, wall));
+        if tracked.is_undecided && !is_pressing {
+            crate::note!("{}: {} has not decided: {why}", self.name.place(), self.authority);
+        } else {
+            self.host.raise(&Event::EnrolmentFailed {
+                place: self.name.place(),
+                authority: self.authority.to_owned(),
+                why: why.clone(),
+                failures: tracked.failures,
+                not_after: tracked.certificate.as_ref().map(|certificate| wall_ms(certificate.not_after()) / 1000),
+                retry_seconds: wait.as_secs(),
+                is_pressing,
+            });
+        }
+        tracked.why = Some(why);
+    }
+}

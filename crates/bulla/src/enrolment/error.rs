@@ -1,0 +1,158 @@
+//! Why no certificate came.
+
+use super::configuration::FILE;
+use crate::key_rotation::RotationError;
+use bulla_seal::certificate::KeyError;
+use bulla_seal::certificate::create::CreateError;
+use bulla_seal::ring::RingError;
+use std::fmt::{self, Display};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why no certificate came. What was there before stays as it is.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EnrolError {
+    /// The operator's turn: `enrolment.toml` can't be used.
+    Configuration {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// `enrolment.toml` says nothing of it.
+    NotConfigured {
+        /// What is missing there, as `rings.billing`.
+        what: String,
+    },
+    /// The system refused.
+    File {
+        /// The file or folder.
+        path: PathBuf,
+        /// What it says.
+        error: io::Error,
+    },
+    /// The operator's turn: others could change a file that decides what is run or believed.
+    Unsafe {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The authority did not answer in time.
+    Late {
+        /// How long it had, in seconds.
+        seconds: u64,
+    },
+    /// The answer was too long.
+    TooLong {
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The authority refused, or the program failed.
+    Refused {
+        /// How: `exit status 1`, or the authority's status.
+        how: String,
+        /// What it said.
+        said: String,
+    },
+    /// The authority has not decided yet: it is asked again, with the same request.
+    NotYet {
+        /// What it said.
+        said: String,
+    },
+    /// The answer is not the certificate that was asked for.
+    Answer {
+        /// Why.
+        why: String,
+    },
+    /// Another process changed the key or its certificate meanwhile.
+    Overtaken,
+    /// The queue manager stops.
+    Stopping,
+    /// The key could not be changed.
+    Rotation(RotationError),
+    /// A key could not be made or read.
+    Key(KeyError),
+    /// The request could not be made.
+    Create(CreateError),
+    /// A ring can't be read or written.
+    Ring(RingError),
+}
+
+impl EnrolError {
+    pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> EnrolError {
+        let path = path.to_owned();
+        move |error| EnrolError::File { path, error }
+    }
+
+    /// Whether nothing went wrong: another attempt soon is all that is due.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, EnrolError::Overtaken | EnrolError::Stopping | EnrolError::Rotation(RotationError::Busy))
+    }
+
+    /// What to do, where something would mend it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            EnrolError::NotConfigured { .. } => format!("docs/operating/enrolment.md has an example of {FILE}"),
+            EnrolError::Unsafe { path, .. } => {
+                format!("`chmod go-w {}`, and give it to root or to the user of the queue manager", path.display())
+            }
+            EnrolError::Late { .. } => "`seconds` of the authority gives it more time".to_owned(),
+            EnrolError::NotYet { .. } => "the same command asks again; a queue manager that runs does, too".to_owned(),
+            EnrolError::Overtaken => "try again".to_owned(),
+            EnrolError::Rotation(error) => return error.hint(),
+            _ => return None,
+        })
+    }
+}
+
+impl Display for EnrolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configuration { path, why } => write!(f, "{}: {why}", path.display()),
+            Self::NotConfigured { what } => write!(f, "{FILE} has no {what}"),
+            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Unsafe { path, why } => write!(f, "{}: {why}", path.display()),
+            Self::Late { seconds } => write!(f, "no answer within {seconds} s"),
+            Self::TooLong { bytes_max } => write!(f, "the answer has more than {bytes_max} bytes"),
+            Self::Refused { how, said } if said.is_empty() => write!(f, "refused: {how}"),
+            Self::Refused { how, said } => write!(f, "refused: {how}: {said}"),
+            Self::NotYet { said } if said.is_empty() => f.write_str("not decided yet"),
+            Self::NotYet { said } => write!(f, "not decided yet: {said}"),
+            Self::Answer { why } => write!(f, "the answer is not the certificate that was asked for: {why}"),
+            Self::Overtaken => f.write_str("the key or its certificate was changed meanwhile"),
+            Self::Stopping => f.write_str("the queue manager stops"),
+            Self::Rotation(error) => error.fmt(f),
+            Self::Key(error) => error.fmt(f),
+            Self::Create(error) => error.fmt(f),
+            Self::Ring(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for EnrolError {}
+
+impl From<RotationError> for EnrolError {
+    fn from(error: RotationError) -> Self {
+        Self::Rotation(error)
+    }
+}
+
+impl From<KeyError> for EnrolError {
+    fn from(error: KeyError) -> Self {
+        Self::Key(error)
+    }
+}
+
+impl From<CreateError> for EnrolError {
+    fn from(error: CreateError) -> Self {
+        Self::Create(error)
+    }
+}
+
+impl From<RingError> for EnrolError {
+    fn from(error: RingError) -> Self {
+        Self::Ring(error)
+    }
+}

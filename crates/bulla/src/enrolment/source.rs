@@ -1,0 +1,37 @@
+//! Whoever issues certificates.
+
+use super::EnrolError;
+use bulla_seal::certificate::Certificate;
+use openssl::pkey::{PKey, PKeyRef, Private};
+
+/// The certificate that is renewed, with its key: it can prove who asks.
+#[derive(Clone, Copy)]
+pub struct Former<'a> {
+    /// The certificate.
+    pub certificate: &'a Certificate,
+    /// The authorities above it.
+    pub chain: &'a [Certificate],
+    /// Its key.
+    pub key: &'a PKeyRef<Private>,
+}
+
+/// What is asked.
+pub struct Question<'a> {
+    /// A request for the new certificate, PKCS#10 in PEM, signed by the new key.
+    pub request: &'a [u8],
+    /// The new key.
+    pub key: &'a PKey<Private>,
+    /// What is renewed; none for a first certificate, and where the former one is not valid any more.
+    pub former: Option<Former<'a>>,
+    /// Whether to give up because the queue manager stops.
+    pub is_stopping: &'a dyn Fn() -> bool,
+}
+
+/// An authority that is elsewhere. What it answers is not believed before [`super::answer`] has judged it.
+pub trait Source {
+    /// Asks for a certificate, and waits for it: the new one, and those above it, in any order.
+    ///
+    /// # Errors
+    /// None came, in time and within the limits.
+    fn certify(&self, question: &Question<'_>) -> Result<Vec<Certificate>, EnrolError>;
+}

@@ -1,0 +1,32 @@
+//! What may stand in the file.
+
+use super::*;
+
+#[track_caller]
+fn refused(text: &str, says: &str) {
+    let error = Configuration::parse(text, Path::new("/data/enrolment.toml")).unwrap_err().to_string();
+    assert!(error.contains(says), "{error}");
+}
+
+#[test]
+fn a_file_is_understood_whole_or_refused_with_the_place() {
+    let text = "[authorities.away]\ncommand = [\"/usr/bin/sign\", \"a b\"]\ntrust = \"root.pem\"\nseconds = 5\n\
+                [rings.billing]\nauthority = \"away\"\nkey = \"rsa3072\"\noverlap = \"2d\"\nusage = [\"docsign\"]\n\
+                [certificates.'server']\nauthority = \"away\"\nnames = [\"dns:mq.example\", \"ip:192.0.2.7\"]\n";
+    let read = Configuration::parse(text, Path::new("/data/enrolment.toml")).unwrap();
+    assert_eq!(read.authorities["away"].trust, Path::new("/data/root.pem"));
+    assert_eq!(read.rings["billing"].overlap, Some(2 * DAY));
+    assert_eq!(read.rings["billing"].key, Some(KeySpec::Rsa(3072)));
+    assert_eq!(read.certificates["server"].names.len(), 2);
+    refused(&text.replace("/usr/bin/sign", "sign"), "authorities.away: \"sign\" is no absolute path");
+    refused(&text.replace("[\"/usr/bin/sign\", \"a b\"]", "[]"), "command has no program");
+    refused(&text.replace("seconds = 5", "seconds = 0"), "seconds is 0");
+    refused(&text.replace("authority = \"away\"\nkey", "authority = \"home\"\nkey"), "there is no authorities.home");
+    refused(&text.replace("rsa3072", "rsa3000"), "line 7");
+    refused(&text.replace("dns:mq.example", "mq.example"), "mq.example");
+    refused(&text.replace("overlap = \"2d\"", "overlap = \"2w\""), "expected a time");
+    refused(&text.replace("usage", "uses"), "unknown field");
+    refused(&text.replace("'server'", "'../server'"), "not a label");
+    refused(&text.replace("trust = \"root.pem\"\n", ""), "missing field `trust`");
+    assert_eq!(Configuration::read(tempfile::tempdir().unwrap().path()).unwrap(), None);
+}
