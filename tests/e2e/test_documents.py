@@ -355,6 +355,7 @@ PAGES = {
     ),
     "key-rotation.md": Page(grants=ORDERS_TO_BILLING),
     "enrolment.md": Page(grants=ORDERS_TO_BILLING),
+    "reseal.md": Page(grants=ORDERS_TO_BILLING),
     "doctor.md": Page(grants=ORDERS_TO_BILLING, before={"bulla doctor ORDERS": people_with_keys}),
     "queues.md": Page("DEFINE QLOCAL(ORDERS)"),
     "http.md": Page(),

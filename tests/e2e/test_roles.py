@@ -138,6 +138,15 @@ def test_a_refusal_is_in_the_log_an_event_and_in_the_audit_log(qm, give):
     assert (entry["who"]["uid"], entry["what"]["action"], entry["what"]["reason"]) == (OPERATOR, "administer", 2035)
     assert not [entry for entry in audited(qm, "command") if "NOT.YOURS" in entry["what"]["text"]]
 
+
+def test_whoever_operates_has_no_messages_opened_and_sealed_for_others(qm, give):
+    refused(give("RESEAL QLOCAL(Q) READER('SEAL.REFUSED')", OPERATOR), "ALL")
+    of_it = lambda entry: "SEAL.REFUSED" in entry["what"]["object"]
+    [entry] = wait_until(lambda: [entry for entry in audited(qm, "refusal") if of_it(entry)], "the audit log tells")
+    assert (entry["who"]["uid"], entry["what"]["reason"]) == (OPERATOR, 2035)
+    code, said = give("RESEAL QLOCAL(Q)", CHIEF)
+    assert code != 0 and "policy Q does not exist" in said, said
+
     def events():
         with qm.connect() as client:
             return [json.loads(bytes(message.body)) for message in client.get_all(EVENTS, browse=True)]

@@ -150,7 +150,7 @@ struct Away {
 }
 
 /// What is asked of a private key, as a digest: see [`question`].
-type Question = [u8; 32];
+pub(crate) type Question = [u8; 32];
 
 /// Questions whose answer an opener may remember. Two halves: when the recent one is full it becomes the older one, and
 /// what was that is forgotten. No answer is kept here.
@@ -583,7 +583,7 @@ pub fn asker_of(user: &str) -> u64 {
 }
 
 /// What a job asks of a private key, where the answer is the same for every asker.
-fn question(job: &Job) -> Option<Question> {
+pub(crate) fn question(job: &Job) -> Option<Question> {
     let (kind, asked, expected_len) = match &*job.work {
         bulla_device::Work::RsaUnwrap { padding: RsaPadding::Pkcs1, wrapped, expected_len } => {
             (0, wrapped, *expected_len)

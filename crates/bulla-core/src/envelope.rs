@@ -15,9 +15,9 @@ use crate::reason::{self, Refusal};
 use crate::report_options;
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::MessageId;
-use bulla_amqp::{BodyForm, Header, Payload, Sections, Value, check_body, with_header};
+use bulla_amqp::{BodyForm, Header, Payload, Sections, Symbol, Value, check_body, with_header};
 use bulla_queue::{Chunks, Keys, Message};
-use bulla_seal::{Bound, Content, Expect, OpenError, Opened, Packing, Sealed, Verified};
+use bulla_seal::{Bound, Content, Expect, OpenError, Opened, Packing, SealInfo, Sealed, Verified};
 use bytes::Bytes;
 pub use label::{
     Label, Was, damaged_letter, dead_letter, labelled, labelled_destination, labelled_queue, moved_message,
@@ -47,6 +47,9 @@ const SEALED_CONTENT_TYPE: &str = "application/pkcs7-mime";
 const LABEL_PREFIX: &str = "x-opt-bulla-";
 /// The annotation with an idempotency key: a string, a symbol or bytes.
 const IDEMPOTENCY_KEY: &str = "x-opt-bulla-idempotency-key";
+/// The annotations of a message that was sealed anew: who signs it, and who had signed it before.
+const SIGNER: Symbol = Symbol::from_static("x-opt-bulla-signer");
+const ON_BEHALF_OF: Symbol = Symbol::from_static("x-opt-bulla-on-behalf-of");
 /// Bytes of a body that are hashed to tell it from others: what is behind them has a CRC in the hash.
 const BODY_HASHED_BYTES: usize = 256 << 10;
 /// Fields of the properties section (AMQP part 3, section 3.2.4).
@@ -242,7 +245,7 @@ impl Arrival {
     }
 
     /// Which keys open the message: of one that claims to be sealed its recipients. A compare for any other.
-    fn needed_keys(&self) -> Keys {
+    pub fn needed_keys(&self) -> Keys {
         if !self.claims_seal() {
             return Keys::None;
         }
@@ -373,6 +376,29 @@ impl Arrival {
         Ok((Envelope { head, fields, message_id, application_properties, frame }, content, bound))
     }
 
+    /// What stays around the body of a sealed message, and what is bound to it when it is sealed anew; none where it has
+    /// no message-id, which sealing gives to each.
+    pub fn into_former(self, destination: String) -> Option<(Envelope, Bound)> {
+        let message_id = match self.fields.get(MESSAGE_ID) {
+            [] | [NULL] => return None,
+            id => Bytes::copy_from_slice(id),
+        };
+        let application_properties = self.section(self.sections.application_properties.clone());
+        let bound = Bound {
+            destination,
+            properties: self.fields.bound(&message_id),
+            application_properties: application_properties.clone(),
+            annotations: self.bound_annotations(),
+            message_id: message_id.clone(),
+        };
+        let mut head = Vec::with_capacity(256);
+        for section in [&self.sections.header, &self.sections.message_annotations] {
+            head.extend_from_slice(&self.section(section.clone()));
+        }
+        let frame = self.message(Defaults::default(), None, Chunks::from(Bytes::new()));
+        Some((Envelope { head, fields: self.fields, message_id, application_properties, frame }, bound))
+    }
+
     /// The payload and how it is packed, as the seal sees it.
     pub fn content(&self) -> Content {
         let (packing, bytes) = match (&self.sections.body, &self.sections.footer) {
@@ -406,15 +432,20 @@ impl Arrival {
     /// What was sealed as sections is no message body: `malformed`. Confidentiality proves no origin, so anyone with
     /// the recipient's certificate may have made it.
     pub fn opened(&self, opened: Verified<Opened>) -> Result<Readable, Refusal> {
-        let content = opened.into_inner().content;
+        let Opened { content, seal } = opened.into_inner();
         if content.packing == Packing::Sections {
             let malformed =
                 |error| Refusal::security("malformed", format!("what is sealed is no message body: {error}"));
             check_body(&content.bytes).map_err(malformed)?;
         }
         let mut head = Vec::with_capacity(256);
-        for section in [&self.sections.header, &self.sections.message_annotations] {
-            head.extend_from_slice(&self.section(section.clone()));
+        head.extend_from_slice(&self.section(self.sections.header.clone()));
+        match on_behalf_of(&seal) {
+            None => head.extend_from_slice(&self.section(self.sections.message_annotations.clone())),
+            Some(said) => {
+                let annotations = unlabelled(annotations(&self.payload, &self.sections));
+                encode_map_section(MESSAGE_ANNOTATIONS, &[annotations, said.into()].concat(), &mut head);
+            }
         }
         let content_type = content.content_type.as_deref().map(symbol).transpose()?.unwrap_or_default();
         self.fields.write(self.fields.get(MESSAGE_ID), &content_type, &mut head);
@@ -469,6 +500,17 @@ impl Arrival {
     fn section(&self, range: Option<std::ops::Range<usize>>) -> Bytes {
         range.map(|range| self.payload.slice(range).to_contiguous()).unwrap_or_default()
     }
+}
+
+/// What its reader is told of a message that the queue manager has sealed anew: who signs it, and for whom. Nothing where
+/// no signature vouches for that.
+fn on_behalf_of(seal: &SealInfo) -> Option<[(Value, Value); 2]> {
+    let (signer, said) = (seal.signer.as_ref()?, seal.on_behalf_of.as_ref()?);
+    let former: Vec<&str> = said.signers.iter().map(|former| former.dn.as_str()).collect();
+    Some([
+        (Value::from(SIGNER), Value::from(signer.as_str())),
+        (Value::from(ON_BEHALF_OF), Value::from(former.join("; ").as_str())),
+    ])
 }
 
 /// A message of a protected queue that may go to its reader: only a [`Verified`] makes one.
@@ -717,7 +759,6 @@ fn after_descriptor(section: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bulla_amqp::Symbol;
 
     pub(super) const NOW_MS: u64 = 1_800_000_000_000;
 

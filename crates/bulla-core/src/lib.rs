@@ -38,6 +38,7 @@ pub mod random;
 pub mod refusals;
 pub mod report_options;
 pub mod reports;
+pub mod reseal;
 pub mod resumable;
 pub mod rights;
 pub mod route;

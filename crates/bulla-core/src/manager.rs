@@ -154,6 +154,8 @@ pub struct Use {
     pub waiters_on: u64,
     /// How often something became available: a reader that passes messages over looks at all of them again.
     pub arrivals: u64,
+    /// How often messages on it were sealed anew: a reader looks again at those that were for others.
+    pub resealed: u64,
     /// Sealed messages passed over for a reader who is not a recipient.
     pub not_mine: u64,
     /// What its links have of what the queue limits.
@@ -684,6 +686,11 @@ impl State {
         let any = lies_on == errors || lies_on == dead_letters;
         names.extend(labelled.filter(|queue| any || is_backout_of(queue)).map(|queue| self.destination(&queue)));
         names
+    }
+
+    /// The destinations that a message on a local queue may be bound to: the queue, and the policy's BINDNAMEs.
+    pub fn destinations_on(&self, queue: &str, policy: &Policy) -> Vec<String> {
+        std::iter::once(self.destination(queue)).chain(self.bind_names(policy)).collect()
     }
 
     /// A message was put on a transmission queue: where no other of that queue is watched, this one is.

@@ -14,7 +14,8 @@ use crate::mqsc::kept;
 use bulla_queue::{
     Arrivals, Backlog, Chunks, Crossing, Cursor, DefineError, DefinitionUnit, Expired, Found, IDENTITY_BYTES,
     JournalError, KeyUse, Keys, KeysOf, Look, Looked, Marker, Message, MessageId, Place, PutError, QueueAttributes,
-    QueueChange, QueueId, QueueStatus, ReadError, RemoveError, ScratchTotals, Seen, Store, StoreNumber, Ticket, Totals,
+    QueueChange, QueueId, QueueStatus, ReadError, RemoveError, Replaced, ScratchTotals, Seen, Store, StoreNumber,
+    Ticket, Totals,
 };
 pub use error::StoresError;
 use handover::{Asks, Way};
@@ -441,6 +442,19 @@ impl Stores {
     /// As [`Store::acknowledge`].
     pub fn acknowledge(&mut self, id: MessageId) -> Result<Ticket, RemoveError> {
         self.of_mut(id.store()).acknowledge(id)
+    }
+
+    /// As [`Store::lying`].
+    pub fn lying(&self, queue: QueueId, after: Option<Place>) -> impl Iterator<Item = (Found, bool)> + '_ {
+        self.of(queue.store()).lying(queue, after)
+    }
+
+    /// As [`Store::replace`].
+    ///
+    /// # Errors
+    /// As [`Store::replace`].
+    pub fn replace(&mut self, id: MessageId, body: Chunks, keys: &Keys) -> Result<Replaced, PutError> {
+        self.of_mut(id.store()).replace(id, body, keys)
     }
 
     /// As [`Store::release`].

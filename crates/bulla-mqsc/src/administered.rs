@@ -2,6 +2,7 @@
 
 use super::diagnosis::DoctorQuestion;
 use super::policy_check::PolicyQuestion;
+use super::reseal::{ResealQuestion, Resealed};
 use super::run::messages;
 use bulla_catalog::authority::Role;
 use bulla_catalog::calendar::moment;
@@ -67,6 +68,15 @@ pub trait Administered {
     /// # Errors
     /// The journal can't be read.
     fn check_policy(&mut self, _question: &PolicyQuestion) -> Result<Findings, AdminError> {
+        Err(AdminError::Failed { reason: 2102, detail: "there are no key rings here".into() })
+    }
+
+    /// Opens messages of a queue and seals them anew under the policy in force, each at its own place. What was done is
+    /// durable on return. Whatever has no key rings refuses.
+    ///
+    /// # Errors
+    /// No message can be sealed anew so; nothing is changed.
+    fn reseal(&mut self, _question: &ResealQuestion) -> Result<Resealed, AdminError> {
         Err(AdminError::Failed { reason: 2102, detail: "there are no key rings here".into() })
     }
 

@@ -37,6 +37,7 @@ mod policy_check;
 pub mod protection;
 pub mod reference;
 pub mod reply;
+mod reseal;
 mod rows;
 pub mod run;
 mod status;
@@ -55,6 +56,7 @@ pub use diagnosis::DoctorQuestion;
 pub use policy::all_from_text as policies_from_text;
 pub use policy_check::PolicyQuestion;
 pub use reply::Reply;
+pub use reseal::{RESEAL_MESSAGES_MAX, ResealQuestion, Resealed, Select};
 pub use run::{
     AdminError, Administered, Oversight, Replay, Replayed, SHOWN_BYTES_MAX, execute, execute_apart, execute_overseen,
 };

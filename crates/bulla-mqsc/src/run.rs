@@ -9,7 +9,7 @@ use super::reply::{Failure, FailureKind, Outcome, Reply};
 use super::table::{Act, Defining, Doing, Key};
 use super::{
     channel, connection, dead_letters, diagnosis, enrolment, key_rotation, key_use, lockout, policy_check, reference,
-    status, topic_status, unit,
+    reseal, status, topic_status, unit,
 };
 use crate::nouns::{self, authority, channel_rule, noun, queue_manager, queues};
 use bulla_catalog::system_queues::ERROR_QUEUE;
@@ -214,6 +214,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
             shown.map(Outcome::Rows)
         }
         Doing::ReplayLocal => dead_letters::replay(statement, target),
+        Doing::ResealLocal => reseal::reseal(statement, target),
         Doing::CheckPolicy => {
             let question = policy_check::question(statement, target.definitions())?;
             let findings = target.check_policy(&question).map_err(|error| failure(&error))?;

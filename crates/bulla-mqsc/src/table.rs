@@ -80,7 +80,7 @@ pub struct Command {
 }
 
 /// The role that each verb needs.
-pub const ROLES: [(&str, Role); 15] = [
+pub const ROLES: [(&str, Role); 16] = [
     ("HELP", Role::Look),
     ("DISPLAY", Role::Look),
     // What it holds together is asked about by itself.
@@ -94,6 +94,8 @@ pub const ROLES: [(&str, Role); 15] = [
     ("REPLAY", Role::Operate),
     // It changes nothing, and works with the readers' keys. What it takes beyond that is `Statement::role`'s to say.
     ("CHECK", Role::Operate),
+    // It opens messages, and gives them the recipients that the policy has.
+    ("RESEAL", Role::All),
     ("DEFINE", Role::All),
     ("ALTER", Role::All),
     ("DELETE", Role::All),
@@ -161,6 +163,7 @@ pub enum Doing {
     Display(Sort),
     ClearLocal,
     ReplayLocal,
+    ResealLocal,
     CheckPolicy,
     CheckQueue,
     CheckManager,
@@ -357,6 +360,7 @@ pub const VERBS: &[(&str, &[&str])] = &[
     ("HELP", &[]),
     ("PING", &[]),
     ("REPLAY", &[]),
+    ("RESEAL", &[]),
     ("RESET", &[]),
     ("RESOLVE", &["RES"]),
     ("SET", &[]),

@@ -169,7 +169,7 @@ impl Check {
             }
             match record {
                 // As at a start: a queue that went does not come back, and a message does not change its queue.
-                Record::Put(put) | Record::Moved(put) => {
+                Record::Put(put) | Record::Moved(put) | Record::Replaced(put) => {
                     self.messages.entry(put.id).or_insert(put.queue);
                 }
                 Record::Removed(id) => {

@@ -126,6 +126,18 @@ pub struct Place {
 }
 
 impl Place {
+    /// Lane and message, by which [`Place::of_parts`] makes it again.
+    #[must_use]
+    pub fn parts(self) -> (u8, u64) {
+        (self.lane, self.id)
+    }
+
+    /// The place of these parts; none where no queue has such a lane.
+    #[must_use]
+    pub fn of_parts(lane: u8, id: u64) -> Option<Self> {
+        (usize::from(lane) < crate::queue::LANES).then_some(Self { lane, id })
+    }
+
     /// The place right before this one: what is looked for behind it begins with this message again.
     #[must_use]
     pub fn before(self) -> Self {

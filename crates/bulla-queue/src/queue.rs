@@ -271,6 +271,11 @@ impl Queue {
     /// Makes a message deliverable at its own place. One compare where no reader looks at each message once.
     pub(crate) fn unlock(&mut self, lane: u8, index: Index, id: u64) {
         self.lanes[usize::from(lane)].unlock(index);
+        self.returned(lane, id);
+    }
+
+    /// Readers that look at each message once are to look at this one again.
+    pub(crate) fn returned(&mut self, lane: u8, id: u64) {
         if let Some(watch) = &mut self.watch {
             watch.returned(lane, id);
         }

@@ -58,6 +58,7 @@ const KIND_DELAYED: u8 = 10;
 const KIND_OBJECT: u8 = 11;
 const KIND_OBJECT_GONE: u8 = 12;
 const KIND_KEYS: u8 = 13;
+const KIND_REPLACED: u8 = 14;
 const EXPIRES_NEVER: u64 = u64::MAX;
 
 /// How many bytes `bytes` take with their padding.
@@ -158,6 +159,8 @@ pub enum Record<'a> {
     Put(PutRecord<'a>),
     /// A message that is still there, carried forward from an older place.
     Moved(PutRecord<'a>),
+    /// A message that is still there has another body from here on, at its own place on its queue.
+    Replaced(PutRecord<'a>),
     /// A message was got, expired, or was cleared away.
     Removed(MessageId),
     /// A delivery failed.
@@ -238,7 +241,9 @@ impl Record<'_> {
     #[must_use]
     pub fn head_bytes(&self) -> usize {
         match self {
-            Record::Put(put) | Record::Moved(put) => PUT_HEADER_BYTES + padded(put.user.map_or(0, str::len)),
+            Record::Put(put) | Record::Moved(put) | Record::Replaced(put) => {
+                PUT_HEADER_BYTES + padded(put.user.map_or(0, str::len))
+            }
             Record::Removed(_) | Record::Deleted(_) => 16,
             Record::Failed { .. } | Record::Checkpoint { .. } | Record::Delayed { .. } => DELAYED_BYTES,
             Record::Defined { name, .. } => 16 + padded(name.len()),
@@ -255,6 +260,7 @@ impl Record<'_> {
         match self {
             Record::Put(put) => encode_put(KIND_PUT, put, out),
             Record::Moved(put) => encode_put(KIND_MOVED, put, out),
+            Record::Replaced(put) => encode_put(KIND_REPLACED, put, out),
             Record::Removed(id) => {
                 start(KIND_REMOVED, 0, 16, 0, out);
                 out.extend_from_slice(&id.number().to_le_bytes());
@@ -309,7 +315,7 @@ impl Record<'_> {
     #[must_use]
     pub fn body(&self) -> Option<(u32, u32)> {
         match self {
-            Record::Put(put) | Record::Moved(put) => Some((put.body_bytes, put.body_crc)),
+            Record::Put(put) | Record::Moved(put) | Record::Replaced(put) => Some((put.body_bytes, put.body_crc)),
             Record::Object { body_bytes, body_crc, .. } => Some((*body_bytes, *body_crc)),
             _ => None,
         }
@@ -417,7 +423,7 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
     }
     let record = rest.get(..bytes).ok_or("longer than its batch")?;
     let decoded = match kind {
-        KIND_PUT | KIND_MOVED => {
+        KIND_PUT | KIND_MOVED | KIND_REPLACED => {
             let user_and_keys = u32_at(record, 44).ok_or(SHORT)?;
             let user_bytes = user_and_keys as usize & 0xffff;
             let expires_at_ms = u64_at(record, 32).ok_or(SHORT)?;
@@ -439,7 +445,11 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
             if put.priority > crate::message::PRIORITY_MAX {
                 return Err("a priority above nine");
             }
-            if kind == KIND_PUT { Record::Put(put) } else { Record::Moved(put) }
+            match kind {
+                KIND_PUT => Record::Put(put),
+                KIND_MOVED => Record::Moved(put),
+                _ => Record::Replaced(put),
+            }
         }
         KIND_REMOVED => Record::Removed(MessageId(u64_at(record, 8).ok_or(SHORT)?)),
         KIND_FAILED => Record::Failed {
@@ -579,7 +589,7 @@ pub fn check_bodies(head: &[u8], bodies: &[u8], wrong: &mut dyn FnMut(BodyError)
         if body.is_none_or(|body| crc32c::crc32c(body) != crc) {
             let of = match record {
                 Record::Object { name, .. } => format!("object {name}"),
-                Record::Put(put) | Record::Moved(put) => format!("message {}", put.id.number()),
+                Record::Put(put) | Record::Moved(put) | Record::Replaced(put) => format!("message {}", put.id.number()),
                 _ => continue,
             };
             wrong(BodyError { of, offset: offset as u64 });

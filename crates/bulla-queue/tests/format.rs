@@ -110,6 +110,7 @@ fn every_kind_of_record_reads_as_it_was_written() {
     let records = [
         Record::Put(put),
         Record::Moved(PutRecord { user: Some(&long), ..put }),
+        Record::Replaced(PutRecord { user: Some(&long), ..put }),
         Record::Removed(MessageId(9)),
         Record::Failed { id: MessageId(10), delivery_count: 4 },
         Record::Defined { queue: QueueId::new(StoreNumber::LOCAL, 3), name: &long },

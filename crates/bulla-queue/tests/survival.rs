@@ -16,8 +16,8 @@ use bulla_queue::log::{Batch, Claim, Epoch, Event, LogError, LogLimits, Position
 use bulla_queue::sim::{Fate, Fault, Manner, SimDisk, SimEngine};
 use bulla_queue::{
     DefineError, DefinitionUnit, Driver, FileLog, FileLogOptions, FileSpill, Found, JournalError, Keys, Limits, Log,
-    Message, MessageId, OpenError, PutError, QueueAttributes, QueueId, ReadError, RemoveError, Reserve, Store,
-    StoreNumber, Ticket,
+    Message, MessageId, OpenError, PutError, QueueAttributes, QueueId, ReadError, RemoveError, Replaced, Reserve,
+    Store, StoreNumber, Ticket,
 };
 use fastrand::Rng;
 
@@ -27,6 +27,8 @@ const NOTES: u64 = 5;
 /// Objects are told as notes from this number on.
 const OBJECTS: u64 = 100;
 const OPERATIONS: usize = 130;
+/// With seeds above this one messages get other bodies, too.
+const REPLACES_ABOVE: u64 = 200;
 const SEGMENT_BYTES: u64 = 8 << 10;
 /// Not a power of two, so that puts, checkpoints and segments don't march in step.
 const CHECKPOINT_BYTES: u64 = 3_000;
@@ -229,6 +231,8 @@ struct Workload<'a> {
     model: &'a mut Model,
     random: Rng,
     locked: Vec<(MessageId, u64)>,
+    /// Whether messages get other bodies.
+    replaces: bool,
 }
 
 /// Puts, gets, units of work, releases, deletions and all the rest, until something stops it.
@@ -243,7 +247,14 @@ fn work(store: &mut Store, model: &mut Model, seed: u64, operations: usize) -> R
             Err(error) => panic!("{error}"),
         }
     }
-    let mut workload = Workload { store, queues, model, random: Rng::with_seed(seed), locked: Vec::new() };
+    let mut workload = Workload {
+        store,
+        queues,
+        model,
+        random: Rng::with_seed(seed),
+        locked: Vec::new(),
+        replaces: seed > REPLACES_ABOVE,
+    };
     for _ in 0..operations {
         workload.operation()?;
         workload.model.confirm(workload.store);
@@ -344,6 +355,22 @@ impl Workload<'_> {
         }
     }
 
+    /// A message gets another body at its own place, longer or shorter.
+    fn replace(&mut self, queue: usize) -> Result<(), Stopped> {
+        let lying: Vec<_> = self.store.lying(self.queues[queue], None).collect();
+        if lying.is_empty() {
+            return Ok(());
+        }
+        let (found, is_free) = &lying[self.random.usize(..lying.len())];
+        let bytes = if self.random.u64(..20) == 0 { 9_500 } else { 8 + self.random.u64(..300) as usize };
+        match self.store.replace(found.id, body(found.put_at_ms, bytes).into(), &Keys::None) {
+            Ok(done) => assert!(*is_free || done == Replaced::Busy),
+            Err(PutError::Journal(error)) => drop(unless_full::<()>(error)?),
+            Err(error) => panic!("{error}"),
+        }
+        Ok(())
+    }
+
     fn operation(&mut self) -> Result<(), Stopped> {
         let to = self.random.u64(..3) as usize;
         match self.random.u64(..23) {
@@ -416,6 +443,7 @@ impl Workload<'_> {
                 }
             }
             14 | 15 => self.store.poll(Instant::now())?,
+            16 if self.replaces => self.replace(to)?,
             20 => {
                 let note = self.note();
                 self.commit(vec![], None, Some(note))?;
@@ -435,7 +463,7 @@ impl Workload<'_> {
 fn seeds() -> Vec<u64> {
     match std::env::var("BULLA_SEED") {
         Ok(seed) => vec![seed.parse().expect("BULLA_SEED is a number")],
-        Err(_) => (1..=6).collect(),
+        Err(_) => (1..=6).chain(REPLACES_ABOVE + 1..=REPLACES_ABOVE + 3).collect(),
     }
 }
 

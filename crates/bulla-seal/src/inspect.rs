@@ -16,6 +16,7 @@ use crate::cms::writer::{SEQUENCE, element};
 use crate::cms::{self, Container, Name};
 use crate::dn::Dn;
 use crate::error::OpenError;
+use crate::on_behalf::OnBehalfOf;
 
 /// What a sealed message says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Inspection {
     pub certificates: Vec<String>,
     /// The binding, where it is visible.
     pub binding: Option<InspectedBinding>,
+    /// On whose behalf it was sealed anew, where that is visible.
+    pub on_behalf_of: Option<OnBehalfOf>,
     /// How the body was packed.
     pub packing: Option<String>,
     /// The original content-type.
@@ -140,6 +143,7 @@ fn of_signed(der: &[u8], signed: &SignedData<'_>) -> Result<Inspection, OpenErro
             recipients: Vec::new(),
             certificates: certificates.iter().map(|certificate| certificate.dn().to_string()).collect(),
             binding: None,
+            on_behalf_of: None,
             packing: None,
             content_type: None,
             sizes,
@@ -176,6 +180,7 @@ fn of_envelope(der: &[u8], envelope: &Enveloped<'_>) -> Result<Inspection, OpenE
             recipients: envelope.recipients.iter().map(of_recipient).collect(),
             certificates: Vec::new(),
             binding: None,
+            on_behalf_of: None,
             packing: None,
             content_type: None,
             sizes,
@@ -195,6 +200,7 @@ fn with_ours(ours: Ours<'_>, mut inspection: Inspection) -> Result<Inspection, O
             sealed_by: binding.sealed_by.map(str::to_owned),
         });
     }
+    inspection.on_behalf_of = ours.on_behalf_of.map(OnBehalfOf::read).transpose()?;
     if let Some(value) = ours.content {
         let (packing, content_type) = read_content(value)?;
         inspection.packing = Some(packing.to_string());
@@ -343,6 +349,15 @@ impl Inspection {
                 "annotations": binding.annotations,
                 "sealed_by": binding.sealed_by,
             })),
+            "on_behalf_of": self.on_behalf_of.as_ref().map(|said| json!({
+                "resealed": utc(said.resealed_at),
+                "verdict": said.verdict(),
+                "signers": said.signers.iter().map(|signer| json!({
+                    "dn": signer.dn.to_string(),
+                    "certificate": base16ct::lower::encode_string(&signer.certificate),
+                    "signing_time": signer.signing_time.map(utc),
+                })).collect::<Vec<_>>(),
+            })),
             "packing": self.packing,
             "content_type": self.content_type,
             "sizes": {
@@ -398,6 +413,16 @@ impl fmt::Display for Inspection {
             }
             None if self.cipher.is_some() => writeln!(out, "bound to      what is said inside, if anything")?,
             None => writeln!(out, "bound to      nothing")?,
+        }
+        if let Some(said) = &self.on_behalf_of {
+            writeln!(out, "sealed anew   {}, the seal before: {}", utc(said.resealed_at), said.verdict())?;
+            for signer in &said.signers {
+                writeln!(out, "on behalf of  {}", signer.dn)?;
+                writeln!(out, "  certificate {}", base16ct::lower::encode_string(&signer.certificate))?;
+                if let Some(time) = signer.signing_time {
+                    writeln!(out, "  signed      {}", utc(time))?;
+                }
+            }
         }
         if let Some(packing) = &self.packing {
             writeln!(out, "packing       {packing}")?;

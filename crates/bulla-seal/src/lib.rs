@@ -13,6 +13,7 @@ mod error;
 mod inspect;
 mod message;
 mod oid;
+mod on_behalf;
 mod open;
 pub mod policy;
 pub mod ring;
@@ -29,6 +30,7 @@ pub use message::{
     Bound, CONTENT_TYPE_BYTES_MAX, Content, DESTINATION_BYTES_MAX, Expect, MESSAGE_ID_BYTES_MAX, Opened, Packing,
     SEALED_BY_BYTES_MAX, SealInfo, Sealed, SealedBinding, Verified,
 };
+pub use on_behalf::{FORMER_SIGNERS_MAX, FormerSigner, ON_BEHALF_BYTES_MAX, OnBehalfOf};
 pub use open::{CACHED_KEY_AGE_MAX, CACHED_KEYS_MAX, CACHED_SIGNERS_MAX, Moments, Opener, check_reader};
 pub use policy::{Policy, PolicyError};
 pub use seal::{CONTENT_KEY_AGE_MAX, CONTENT_KEY_BYTES_MAX, CONTENT_KEY_MESSAGES_MAX, POOLED_CONTENT_KEYS_MAX, Sealer};

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use crate::dn::Dn;
+use crate::on_behalf::OnBehalfOf;
 use crate::policy::Quality;
 
 /// Bytes of a destination `QUEUE@QMGR` that is bound to a message.
@@ -114,6 +115,8 @@ pub struct SealInfo {
     pub quality: Quality,
     /// Who signed it.
     pub signer: Option<Dn>,
+    /// SHA-256 of the signer's certificate.
+    pub signer_certificate: Option<[u8; 32]>,
     /// When the signer says that it signed. The signer's clock is not verified.
     pub signing_time: Option<SystemTime>,
     /// The recipients: DER of each `IssuerAndSerialNumber`, in the message's order. A recipient that
@@ -121,6 +124,8 @@ pub struct SealInfo {
     pub recipients: Vec<Bytes>,
     /// The queue manager that sealed for the application, if one did.
     pub sealed_by: Option<String>,
+    /// On whose behalf it was sealed anew, by the word of its signer; without one it is nobody's word.
+    pub on_behalf_of: Option<Box<OnBehalfOf>>,
     /// Whether it carried our binding attributes, which then fit.
     pub bound: bool,
     /// What it is bound to by its own word; only [`Opener::open_anywhere`](crate::Opener::open_anywhere) tells.

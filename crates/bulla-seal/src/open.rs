@@ -19,6 +19,7 @@ use crate::cms::{self, Container, Name};
 use crate::effort::Tally;
 use crate::error::{OpenError, other_quality};
 use crate::message::{Content, Expect, Opened, Packing, SealInfo, SealedBinding, Verified};
+use crate::on_behalf::OnBehalfOf;
 use crate::policy::{KeyTransport, Policy, Quality, Toleration};
 use crate::ring::{Own, Ring};
 use crate::step::Step;
@@ -254,9 +255,11 @@ impl Opener {
         let seal = SealInfo {
             quality: Quality::None,
             signer: None,
+            signer_certificate: None,
             signing_time: None,
             recipients: Vec::new(),
             sealed_by: None,
+            on_behalf_of: None,
             bound: false,
             binding: None,
         };
@@ -463,8 +466,10 @@ impl Question {
         let seal = SealInfo {
             quality: Quality::Confidentiality,
             signer: None,
+            signer_certificate: None,
             signing_time: None,
             sealed_by,
+            on_behalf_of: if authenticated { on_behalf_of(&ours)?.map(Box::new) } else { None },
             bound: authenticated && ours.any(),
             binding: told,
             recipients: letter.names,
@@ -484,7 +489,17 @@ impl Question {
         let content = self.content(ours, payload)?;
         let (sealed_by, binding) = self.said(self.check_binding(ours, quality)?);
         let bound = ours.any();
-        let seal = SealInfo { quality, signer: None, signing_time: None, recipients, sealed_by, bound, binding };
+        let seal = SealInfo {
+            quality,
+            signer: None,
+            signer_certificate: None,
+            signing_time: None,
+            recipients,
+            sealed_by,
+            on_behalf_of: on_behalf_of(ours)?.map(Box::new),
+            bound,
+            binding,
+        };
         Ok(Opened { content, seal })
     }
 
@@ -555,6 +570,13 @@ impl Question {
         Ok(Content { packing, content_type: content_type.map(str::to_owned), bytes })
     }
 
+    /// By which moment the dates of the signer's certificate are judged: the put, or the time at which the message was
+    /// sealed anew on the queue, which is signed. That was after the put, so no signer can choose a time before it.
+    fn judged_at(&self, ours: &Ours<'_>) -> Result<SystemTime, Malformed> {
+        let resealed_at = on_behalf_of(ours)?.map(|said| said.resealed_at);
+        Ok(resealed_at.map_or(self.put_at, |at| at.min(self.now).max(self.put_at)))
+    }
+
     /// Whether the rules of bound messages hold for this one: the policy says so, or the message does.
     fn is_bound(&self, ours: &Ours<'_>) -> bool {
         self.policy.requires_binding() || ours.any()
@@ -569,6 +591,7 @@ impl Question {
             return Err(OpenError::Unbound);
         };
         let binding = Binding::read(binding)?;
+        on_behalf_of(ours)?;
         if binding.quality != quality {
             return Err(other_quality(quality));
         }
@@ -619,6 +642,11 @@ impl Question {
         }
         Ok(attributes)
     }
+}
+
+/// On whose behalf a message says that it was sealed anew.
+fn on_behalf_of(ours: &Ours<'_>) -> Result<Option<OnBehalfOf>, Malformed> {
+    ours.on_behalf_of.map(OnBehalfOf::read).transpose()
 }
 
 /// Content cipher, key transport and key wrap must be the policy's, each recipient's of them: a

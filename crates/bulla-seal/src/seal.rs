@@ -21,6 +21,7 @@ use crate::message::{
     Bound, CONTENT_TYPE_BYTES_MAX, Content, DESTINATION_BYTES_MAX, MESSAGE_ID_BYTES_MAX, SEALED_BY_BYTES_MAX, Sealed,
 };
 use crate::oid;
+use crate::on_behalf::OnBehalfOf;
 use crate::policy::{ContentCipher, KeyReuse, Policy, Quality, SealedAt, SignatureScheme};
 use crate::ring::{Own, Ring};
 use crate::step::Step;
@@ -83,6 +84,11 @@ impl Sealer {
     /// The certificate of the key that signs; none where nothing is signed.
     pub fn signer(&self) -> Option<&Certificate> {
         self.parties.signer.as_ref().map(|signer| &signer.certificate)
+    }
+
+    /// Who can open what it seals, as [`recipients`](crate::recipients) names them, sorted.
+    pub fn recipients(&self) -> &Arc<[Bytes]> {
+        &self.parties.names
     }
 
     /// Whether the next message needs no key of its own: it is then sealed in a few microseconds, and
@@ -176,29 +182,56 @@ impl Sealer {
         rng: &mut dyn Random,
         tally: &Tally,
     ) -> Result<Step<Sealed, SealError>, SealError> {
+        self.seal_for(content, bound, None, Means { now, rng, tally })
+    }
+
+    /// Like [`Sealer::seal_counting`], of a message that was sealed before: it says on whose behalf, where anything of
+    /// it is signed or authenticated. Its predicted length does not count that.
+    ///
+    /// # Errors
+    /// As [`Sealer::seal`].
+    pub fn reseal_counting(
+        &mut self,
+        content: Content,
+        bound: &Bound,
+        on_behalf_of: &OnBehalfOf,
+        now: SystemTime,
+        rng: &mut dyn Random,
+        tally: &Tally,
+    ) -> Result<Step<Sealed, SealError>, SealError> {
+        self.seal_for(content, bound, Some(on_behalf_of), Means { now, rng, tally })
+    }
+
+    fn seal_for(
+        &mut self,
+        content: Content,
+        bound: &Bound,
+        on_behalf_of: Option<&OnBehalfOf>,
+        means: Means<'_>,
+    ) -> Result<Step<Sealed, SealError>, SealError> {
+        let Means { now, tally, .. } = means;
         tally.bytes_in(content.bytes.len());
         check_limits(&content, bound)?;
         if !self.parties.are_fresh(now) {
             self.pool.renew();
             self.parties = Parties::find(&self.policy, &self.ring, now)?;
         }
+        let mut set = AttributeWriter::new();
+        if self.policy.can_bind() {
+            attributes::write_content_type(&mut set);
+            attributes::write_binding(&mut set, self.policy.quality(), bound, self.sealed_by.as_deref());
+            attributes::write_on_behalf_of(&mut set, on_behalf_of);
+        }
+        attributes::write_content(&mut set, &content);
         match (self.parties.signer.clone(), self.policy.encrypt) {
             (None, None) => Err(SealError::NothingToSeal),
-            (None, Some(cipher)) => self.seal_confidential(cipher, content, bound, Means { now, rng, tally }),
-            (Some(signer), None) => {
-                let mut set = AttributeWriter::new();
-                attributes::write_content_type(&mut set);
-                attributes::write_binding(&mut set, Quality::Integrity, bound, self.sealed_by.as_deref());
-                attributes::write_content(&mut set, &content);
-                signer.sign(set, content.bytes, now, tally, |message| {
-                    let mut out = Writer::with_capacity(message.len());
-                    message.write(&mut out);
-                    Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "signed-data", recipients: None })
-                })
-            }
-            (Some(signer), Some(cipher)) => {
-                self.seal_private(signer, cipher, content, bound, Means { now, rng, tally })
-            }
+            (None, Some(cipher)) => self.seal_confidential(cipher, content, set, means),
+            (Some(signer), None) => signer.sign(set, content.bytes, now, tally, |message| {
+                let mut out = Writer::with_capacity(message.len());
+                message.write(&mut out);
+                Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "signed-data", recipients: None })
+            }),
+            (Some(signer), Some(cipher)) => self.seal_private(signer, cipher, content, set, means),
         }
     }
 
@@ -207,16 +240,10 @@ impl Sealer {
         &self,
         cipher: ContentCipher,
         content: Content,
-        bound: &Bound,
+        set: AttributeWriter,
         Means { now, rng, tally }: Means<'_>,
     ) -> Result<Step<Sealed, SealError>, SealError> {
         let len = content.bytes.len() as u64;
-        let mut set = AttributeWriter::new();
-        if cipher.is_authenticated() {
-            attributes::write_content_type(&mut set);
-            attributes::write_binding(&mut set, Quality::Confidentiality, bound, self.sealed_by.as_deref());
-        }
-        attributes::write_content(&mut set, &content);
         let counted = tally.clone();
         let seal = move |mut key: ContentKey, iv: &Iv, pool: &Pool| {
             let mut set = set;
@@ -245,15 +272,11 @@ impl Sealer {
         signer: Arc<Signer>,
         cipher: ContentCipher,
         content: Content,
-        bound: &Bound,
+        mut set: AttributeWriter,
         Means { now, rng, tally }: Means<'_>,
     ) -> Result<Step<Sealed, SealError>, SealError> {
         let iv = Iv::first(cipher, rng)?;
         // What is said is signed, and stands inside alone; the signer adds its own.
-        let mut set = AttributeWriter::new();
-        attributes::write_content_type(&mut set);
-        attributes::write_binding(&mut set, Quality::Privacy, bound, self.sealed_by.as_deref());
-        attributes::write_content(&mut set, &content);
         let counted = tally.clone();
         self.fresh_key(cipher, KeyReuse::Never, Means { now, rng, tally }, move |mut key| {
             attributes::write_recipients(&mut set, key.recipients_digest());

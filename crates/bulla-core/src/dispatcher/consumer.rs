@@ -95,6 +95,8 @@ pub struct Search {
     pub passed_over: PassedOver,
     /// The count of the queue's arrivals up to which everything was looked at.
     pub arrivals: u64,
+    /// The count of those that were sealed anew, likewise.
+    pub resealed: u64,
     /// When everything may be looked at again.
     pub rescan_at: Instant,
 }
@@ -228,7 +230,13 @@ impl Consumer {
             opens_itself: get.opens_itself,
             size: Size { bytes_max: get.message_bytes_max.map_or(u64::MAX, NonZeroU64::get), too_long: None },
             selection: None,
-            search: Search { cursor: None, passed_over: PassedOver::default(), arrivals: 0, rescan_at: now },
+            search: Search {
+                cursor: None,
+                passed_over: PassedOver::default(),
+                arrivals: 0,
+                resealed: 0,
+                rescan_at: now,
+            },
             deliveries: Deliveries::default(),
             opener: LinkOpener { line: opening_line(), who, keys: OpeningKeys::default() },
             draining: false,

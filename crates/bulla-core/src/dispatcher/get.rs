@@ -105,6 +105,9 @@ pub fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link:
 
 /// The next message for a link, locked unless it browses.
 fn lock(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Result<Found, Looked> {
+    if !consumer.browses() {
+        look_again_at_resealed(consumer, state);
+    }
     let locked = match &mut consumer.selection {
         _ if !consumer.resumes.first.is_empty() => {
             let id = consumer.resumes.first.pop_front();
@@ -122,6 +125,15 @@ fn lock(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Result
         }
     };
     locked.ok_or(if consumer.takes_next() { Looked::Empty } else { Looked::Nothing })
+}
+
+/// What was passed over for others may have been sealed anew for this reader. One compare as a rule.
+fn look_again_at_resealed(consumer: &mut Consumer, state: &mut State) {
+    let resealed = state.use_of(consumer.route.queue).resealed;
+    if consumer.search.resealed != resealed {
+        consumer.search.passed_over.forget_others();
+        (consumer.search.resealed, consumer.search.cursor) = (resealed, None);
+    }
 }
 
 /// The bytes of a locked message.

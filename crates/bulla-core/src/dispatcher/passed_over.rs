@@ -50,6 +50,11 @@ impl PassedOver {
         self.messages.len() >= PASSED_OVER_MAX
     }
 
+    /// Messages may have other recipients now: forgets those that were addressed to others.
+    pub fn forget_others(&mut self) {
+        self.messages.retain(|_, why| *why != Why::NotMine);
+    }
+
     /// Forgets messages that are gone. One look-up each, where the memory is full.
     pub fn forget_gone(&mut self, is_there: impl Fn(MessageId) -> bool) {
         if self.is_full() {

@@ -8,7 +8,7 @@ use crate::attributes::{blank, clamped, enabled, number_of, number_or, percent, 
 use crate::parse::Statement;
 use crate::reply::{Cell, Failure, FailureKind};
 use crate::run::{AdminError, Administered, failure};
-use crate::table::messages::{CLEAR, DISPLAY_DEAD_LETTERS, REPLAY};
+use crate::table::messages::{CLEAR, DISPLAY_DEAD_LETTERS, REPLAY, RESEAL};
 use crate::table::{
     Attribute, COUNT_MAX, CURDEPTH, Command, DEFPRTY, DEFPSIST, DESCR, ENABLED, GET, Key, Kind, PRIORITY_MAX, PUT,
     TYPE, UNACKNOWLEDGED_BYTES_MAX, attribute, words,
@@ -386,7 +386,7 @@ static DEFINED: &[&Attribute] =
     joined![OF_MESSAGES, OF_USE, OF_BACKING_OUT, OF_DEPTHS_AND_LIMITS, OF_ORIGIN_AND_TRIGGER];
 static DISPLAYED: &[&Attribute] = joined![&[&TYPE, &DESCR, &CURDEPTH], DEFINED.split_at(1).1];
 
-static COMMANDS: [Command; 7] = {
+static COMMANDS: [Command; 8] = {
     let [define, alter, delete, display] = commands(
         Sort::Local,
         "queue",
@@ -417,7 +417,7 @@ static COMMANDS: [Command; 7] = {
         ],
     );
     let delete = Command { options: &[&PURGE], ..delete };
-    [define, alter, delete, CLEAR, REPLAY, DISPLAY_DEAD_LETTERS, display]
+    [define, alter, delete, CLEAR, REPLAY, RESEAL, DISPLAY_DEAD_LETTERS, display]
 };
 
 impl Rules for LocalQueue {

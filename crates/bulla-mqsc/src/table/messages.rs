@@ -37,6 +37,48 @@ static DISCARD: Attribute = attribute(
     "NODISCARD",
     "With MSGNUM, delete the message instead of putting it back.",
 );
+static RESEAL_SELECT: Attribute = attribute(
+    Key::Own("SELECT"),
+    "SELECT",
+    words(&["NOTCURRENT", "ALL"]),
+    "NOTCURRENT",
+    "Which messages: those that other keys open than those of the policy's recipients, or every sealed one.",
+);
+static RESEAL_NEEDS: Attribute = attribute(
+    Key::Own("NEEDS"),
+    "NEEDS",
+    Kind::Text { chars_max: crate::reseal::TEXT_CHARS_MAX },
+    "",
+    "Instead, those that the key of this serial number, or key identifier, opens, as DISPLAY KEYUSE shows it.",
+);
+static RESEAL_READER: Attribute = attribute(
+    Key::Own("READER"),
+    "READER",
+    Kind::Text { chars_max: crate::reseal::TEXT_CHARS_MAX },
+    "",
+    "The user whose ring opens them; without it any ring here that has the key. Needed where the policy only signs.",
+);
+static RESEAL_FORMER: Attribute = attribute(
+    Key::Own("FORMER"),
+    "FORMER",
+    Kind::Name { optional: false },
+    "",
+    "The policy by which they are opened, where it is not the one in force: its algorithms and its SIGNER.",
+);
+static RESEAL_COUNT: Attribute = attribute(
+    Key::Count,
+    "COUNT",
+    Kind::Number { min: 1, max: crate::reseal::RESEAL_MESSAGES_MAX },
+    "100",
+    "At most so many messages in one command.",
+);
+static RESEAL_AFTER: Attribute = attribute(
+    Key::Own("AFTER"),
+    "AFTER",
+    Kind::Text { chars_max: crate::reseal::TEXT_CHARS_MAX },
+    "",
+    "Go on behind the place that the last answer named.",
+);
 static MSGNUM_SHOWN: Attribute = shown(Key::MessageNumber, "MSGNUM", "Number of the message in this queue manager.");
 static DEAD_REASON: Attribute =
     shown(Key::Reason, "REASON", "Reason code of the label; blank for a message that a client rejected.");
@@ -79,6 +121,27 @@ pub(crate) const REPLAY: Command = Command {
         "REPLAY QLOCAL(SYSTEM.PROTECTION.ERROR.QUEUE)",
         "REPLAY QL(SYSTEM.DEAD.LETTER.QUEUE) QUEUE(ORDERS) COUNT(10)",
         "REPLAY QL(SYSTEM.DEAD.LETTER.QUEUE) MSGNUM(1099511627778) TO(REJECTED) HEADER(YES)",
+    ],
+    since: V1,
+};
+
+/// Messages are opened and sealed anew.
+pub(crate) const RESEAL: Command = Command {
+    act: Act::Does(Doing::ResealLocal),
+    verb: "RESEAL",
+    noun: "QLOCAL",
+    name: NameUse::One,
+    object: "queue",
+    summary: "Open sealed messages of a local queue with keys that are here, and seal them anew under the policy in \
+     force, each at its own place: names, order, times and properties stay. The row says how many were sealed \
+     (SEALED), looked at, locked (BUSY), got meanwhile (GONE), CLEAR, or stay as they are (FAILED, by CAUSES), with \
+     which keys, and where the next command goes on (AFTER). `bulla reseal` gives these commands for a whole queue.",
+    options: &[&RESEAL_SELECT, &RESEAL_NEEDS, &RESEAL_READER, &RESEAL_FORMER, &RESEAL_COUNT, &RESEAL_AFTER],
+    attributes: &[],
+    examples: &[
+        "RESEAL QLOCAL(ORDERS)",
+        "RESEAL QL(ORDERS) NEEDS('3839fb284694bbb2c380aa6d0c33ebec') READER('billing')",
+        "RESEAL QL(ORDERS) SELECT(ALL) FORMER(ORDERS.FORMER) COUNT(50)",
     ],
     since: V1,
 };

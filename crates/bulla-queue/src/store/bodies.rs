@@ -159,7 +159,11 @@ impl Store {
         }
         while !self.fits(bytes) {
             // What is delivered and marked is read once more when it is got.
-            let must_stay = |entry: &Entry| entry.state == State::Locked && self.marked.contains_key(&entry.id);
+            // So is what the journal has not got yet.
+            let must_stay = |entry: &Entry| {
+                entry.state == State::Locked && self.marked.contains_key(&entry.id)
+                    || self.formers.contains_key(&entry.id)
+            };
             let Some(evicted) = self.evictable.evict(&mut self.messages, must_stay) else { return false };
             self.memory_bytes -= evicted;
         }

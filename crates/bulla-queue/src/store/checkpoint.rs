@@ -31,6 +31,10 @@ impl Store {
             if mark.kind == MarkKind::Moved {
                 continue;
             }
+            if mark.kind == MarkKind::Replaced {
+                self.replaced_for_good(mark.id);
+                continue;
+            }
             let Some(queue) = self.queues.get_mut(&entry.queue()) else { continue };
             queue.status.unsynced -= 1;
             entry.state = if self.delays.holds(entry.id) { State::Delayed } else { State::Available };

@@ -33,6 +33,15 @@ impl Evictable {
         }
     }
 
+    /// A message that the journal has got another body, which is in memory. `before`: bytes of the one that was there.
+    pub(super) fn replaced(&mut self, before: Option<u32>, entry: &Entry) {
+        match before {
+            Some(bytes) if is_evictable(entry) => self.bytes = self.bytes - bytes as usize + entry.body_bytes as usize,
+            Some(_) => {}
+            None => self.synced(entry),
+        }
+    }
+
     /// This message is gone.
     pub(super) fn forget(&mut self, entry: &Entry, messages: &Messages) {
         if is_evictable(entry) {

@@ -3,12 +3,12 @@
 //! Invariant: `synced` <= number of the last batch submitted < `number` of the open one. A unit of work is admitted
 //! first, as a whole, and then appended; only admission closes a batch, so no unit straddles two.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::messages::Messages;
+use super::messages::{IdBuildHasher, Messages};
 use super::{JournalError, Limits};
 use crate::lane::Slot;
 use crate::log::{Batch, Event, Log, LogError, LogLimits, Position, Read, ReadDone};
@@ -35,6 +35,8 @@ pub(super) enum MarkKind {
     Held,
     /// A message carried forward.
     Moved,
+    /// A message with another body.
+    Replaced,
     /// A definition of an object.
     Object,
 }
@@ -87,6 +89,9 @@ pub(super) struct Journal {
     failed: Option<JournalError>,
     /// Live messages by where their batch begins. May name messages that are gone.
     order: VecDeque<(u64, u64)>,
+    /// How many places of live messages in `order` are former ones, the first of each, because the message got another
+    /// body.
+    superseded: HashMap<u64, u32, IdBuildHasher>,
     pub(super) live_bytes: u64,
     checkpoint_at: u64,
     /// What may be let go once a batch is synced.
@@ -121,6 +126,7 @@ impl Journal {
             short: false,
             failed: None,
             order,
+            superseded: HashMap::default(),
             live_bytes: 0,
             checkpoint_at: end.0,
             releases: VecDeque::new(),
@@ -219,7 +225,7 @@ impl Journal {
         let bodies_at = batch.at + batch.head.len() as u64;
         for mark in &mut marks {
             mark.at += bodies_at;
-            if matches!(mark.kind, MarkKind::Put | MarkKind::Moved) {
+            if matches!(mark.kind, MarkKind::Put | MarkKind::Moved | MarkKind::Replaced) {
                 self.order.push_back((batch.at, mark.id));
             }
         }
@@ -413,11 +419,33 @@ impl Journal {
     pub(super) fn oldest(&mut self, messages: &Messages) -> Option<(Slot, u64)> {
         while let Some(&(at, id)) = self.order.front() {
             match messages.slot(MessageId(id)) {
+                Some(_) if self.is_superseded(id) => self.order.pop_front(),
                 Some(slot) => return (at < self.synced_at.0).then_some((slot, at)),
-                None => self.order.pop_front(),
+                None => {
+                    self.superseded.remove(&id);
+                    self.order.pop_front()
+                }
             };
         }
         None
+    }
+
+    /// Whether the first place of a message is a former one, which is counted no more.
+    fn is_superseded(&mut self, id: u64) -> bool {
+        if self.superseded.is_empty() {
+            return false;
+        }
+        let Some(places) = self.superseded.get_mut(&id) else { return false };
+        *places -= 1;
+        if *places == 0 {
+            self.superseded.remove(&id);
+        }
+        true
+    }
+
+    /// A message gets another place because of its new body; the one that it had is nothing to carry forward any more.
+    pub(super) fn superseded(&mut self, id: u64) {
+        *self.superseded.entry(id).or_default() += 1;
     }
 
     /// The durable live messages behind the one that `oldest` returned, in the order of their batches.
@@ -437,6 +465,7 @@ impl Journal {
         self.oldest(messages);
         if self.order.len() > 2 * messages.len() + ORDER_DEAD_MAX {
             self.order.retain(|(_, id)| messages.slot(MessageId(*id)).is_some());
+            self.superseded.retain(|id, _| messages.slot(MessageId(*id)).is_some());
         }
         let before = self.order.front().map_or(at, |&(oldest, _)| oldest.min(at));
         let before = objects_at.map_or(before, |oldest| oldest.min(before));

@@ -123,7 +123,16 @@ impl Entry {
     }
 
     pub(super) fn moved_record(&self) -> Record<'_> {
-        Record::Moved(PutRecord {
+        Record::Moved(self.put_record())
+    }
+
+    /// It has this body from here on.
+    pub(super) fn replaced_record(&self) -> Record<'_> {
+        Record::Replaced(self.put_record())
+    }
+
+    fn put_record(&self) -> PutRecord<'_> {
+        PutRecord {
             id: MessageId(self.id),
             queue: self.queue(),
             priority: self.priority,
@@ -134,7 +143,7 @@ impl Entry {
             delivery_count: self.delivery_count,
             user: self.user.as_ref().map(super::user_in_record),
             keys: self.keys,
-        })
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod notes;
 mod objects;
 mod reads;
 mod recovery;
+mod replace;
 mod status;
 mod unit;
 
@@ -63,6 +64,8 @@ use objects::Objects;
 pub use objects::{DefinitionUnit, OBJECTS_BYTES_MAX, OBJECTS_MAX, QueueChange, Reserve};
 use reads::{Reads, What};
 pub use recovery::Standby;
+use replace::Formers;
+pub use replace::Replaced;
 pub use status::{Backlog, ScratchTotals, StoreStatus, Totals};
 
 /// Local queues and the journal under them.
@@ -84,6 +87,8 @@ pub struct Store {
     journal: Journal,
     /// Bodies that come back from the log.
     reads: Reads,
+    /// What messages needed whose new body is not synced yet.
+    formers: Formers,
     /// A checkpoint that waits for what it reads back: bytes still to carry forward, and space to leave.
     carrying: Option<(u64, u64)>,
     spill: Box<dyn Spill>,
@@ -658,6 +663,7 @@ impl Store {
 
     /// Gives back what a removed message used beside its queue.
     fn forget(&mut self, entry: &Entry) {
+        self.forget_former(entry.id, entry.queue());
         self.key_sets.went(entry.keys);
         if !self.marked.is_empty() {
             self.marked.remove(&entry.id);

@@ -231,6 +231,7 @@ fn finish(
         evictable: Evictable::default(),
         journal,
         reads: super::Reads::default(),
+        formers: super::Formers::default(),
         carrying: None,
         spill,
         expiring: expiries.len(),
@@ -288,7 +289,9 @@ impl Replay {
         for record in Records::new(batch.head) {
             let done = match record {
                 Ok(Record::Put(put)) => self.put(&put, false, batch.at, &mut body_at, bodies_end),
-                Ok(Record::Moved(put)) => self.put(&put, true, batch.at, &mut body_at, bodies_end),
+                Ok(Record::Moved(put) | Record::Replaced(put)) => {
+                    self.put(&put, true, batch.at, &mut body_at, bodies_end)
+                }
                 Ok(Record::Object { name, body_bytes, body_crc }) => {
                     self.object((name, body_bytes, body_crc), batch.at, &mut body_at, bodies_end)
                 }
@@ -329,6 +332,8 @@ impl Replay {
             self.moved.insert(id.0);
             let entry = &mut self.messages[slot];
             (entry.at, entry.delivery_count, entry.keys) = (at, put.delivery_count, put.keys);
+            // One that is carried forward has the body that it had.
+            (entry.body_bytes, entry.body_crc) = (put.body_bytes, put.body_crc);
             return Ok(());
         }
         let user = put.user.map(|name| self.user(name));
@@ -373,7 +378,7 @@ impl Replay {
 
     fn other(&mut self, record: &Record<'_>) -> Result<(), String> {
         match *record {
-            Record::Put(_) | Record::Moved(_) | Record::Object { .. } => {}
+            Record::Put(_) | Record::Moved(_) | Record::Replaced(_) | Record::Object { .. } => {}
             Record::Removed(id) => {
                 let id = self.own_id(id)?;
                 // One that is not there was put in a part of the log that has been let go.

@@ -17,6 +17,7 @@ use crate::message::{
     SEALED_BY_BYTES_MAX,
 };
 use crate::oid;
+use crate::on_behalf::OnBehalfOf;
 use crate::policy::Quality;
 
 /// Attributes that one set may hold.
@@ -38,10 +39,10 @@ pub(crate) struct AttributeWriter {
 
 impl AttributeWriter {
     /// Of everything that this crate writes into one set.
-    const COUNT_MAX: usize = 8;
+    const COUNT_MAX: usize = 9;
 
     pub(crate) fn new() -> AttributeWriter {
-        AttributeWriter { buffer: Writer::with_capacity(512), ranges: [(0, 0); 8], count: 0 }
+        AttributeWriter { buffer: Writer::with_capacity(512), ranges: [(0, 0); AttributeWriter::COUNT_MAX], count: 0 }
     }
 
     /// One attribute whose single value is an encoded element.
@@ -103,6 +104,7 @@ pub(crate) struct Ours<'a> {
     pub(crate) binding: Option<&'a [u8]>,
     pub(crate) content: Option<&'a [u8]>,
     pub(crate) recipients: Option<&'a [u8]>,
+    pub(crate) on_behalf_of: Option<&'a [u8]>,
 }
 
 impl<'a> Attributes<'a> {
@@ -152,6 +154,7 @@ impl<'a> Attributes<'a> {
                 oid::BINDING => &mut found.ours.binding,
                 oid::CONTENT => &mut found.ours.content,
                 oid::RECIPIENTS => &mut found.ours.recipients,
+                oid::ON_BEHALF_OF => &mut found.ours.on_behalf_of,
                 _ if oid.starts_with(oid::OUR_ATTRIBUTES) => {
                     return Err(Malformed("an attribute of a newer version"));
                 }
@@ -194,7 +197,8 @@ impl<'a> Attributes<'a> {
 impl Ours<'_> {
     /// Whether the message carries any attribute of ours. Then all rules for ours hold.
     pub(crate) fn any(&self) -> bool {
-        self.binding.is_some() || self.content.is_some() || self.recipients.is_some()
+        let Ours { binding, content, recipients, on_behalf_of } = self;
+        [binding, content, recipients, on_behalf_of].iter().any(|value| value.is_some())
     }
 }
 
@@ -245,7 +249,14 @@ fn encode_time(now: SystemTime) -> (u8, [u8; 15], usize) {
     (if utc { UTC_TIME } else { GENERALIZED_TIME }, text, len)
 }
 
-fn read_time(value: &[u8]) -> Result<SystemTime, Malformed> {
+/// A time as the signing-time attribute has it.
+pub(crate) fn time_element(time: SystemTime) -> Vec<u8> {
+    let (tag, text, len) = encode_time(time);
+    element(tag, &[text.get(..len).unwrap_or_default()])
+}
+
+/// Reads a time as the signing-time attribute has it.
+pub(crate) fn read_time(value: &[u8]) -> Result<SystemTime, Malformed> {
     const BAD: Malformed = Malformed("the signing time is unreadable");
     let mut reader = Reader::new(value);
     let (digits, utc) = match reader.peek() {
@@ -529,6 +540,13 @@ pub(crate) fn read_content(value: &[u8]) -> Result<(Packing, Option<&str>), Malf
     let content_type = fields.optional(UTF8_STRING).map(|bytes| text(bytes, CONTENT_TYPE_BYTES_MAX)).transpose()?;
     fields.end(WHAT)?;
     Ok((packing, content_type))
+}
+
+/// The attribute of former signers.
+pub(crate) fn write_on_behalf_of(out: &mut AttributeWriter, said: Option<&OnBehalfOf>) {
+    if let Some(said) = said {
+        out.push_raw(oid::ON_BEHALF_OF, &said.to_der());
+    }
 }
 
 /// The recipients attribute: SHA-256 of the whole `RecipientInfos`.

@@ -29,6 +29,7 @@ pub(super) struct Letter {
     binding: Option<Part>,
     content: Option<Part>,
     recipients: Option<Part>,
+    on_behalf_of: Option<Part>,
     /// DER of each recipient's `IssuerAndSerialNumber`.
     pub(super) names: Vec<Bytes>,
 }
@@ -73,6 +74,7 @@ impl Letter {
             binding: ours.binding.map(part),
             content: ours.content.map(part),
             recipients: ours.recipients.map(part),
+            on_behalf_of: ours.on_behalf_of.map(part),
             names: names.collect(),
             der,
         }
@@ -81,7 +83,12 @@ impl Letter {
     /// Our attributes outside.
     pub(super) fn ours(&self) -> Ours<'_> {
         let bytes = |part: Option<Part>| part.map(|part| part.of_message(&self.der));
-        Ours { binding: bytes(self.binding), content: bytes(self.content), recipients: bytes(self.recipients) }
+        Ours {
+            binding: bytes(self.binding),
+            content: bytes(self.content),
+            recipients: bytes(self.recipients),
+            on_behalf_of: bytes(self.on_behalf_of),
+        }
     }
 
     /// Whether there are attributes outside, ours or others.

@@ -37,14 +37,23 @@ pub(super) struct Proof {
     pub(super) question: Question,
     /// What the signers still to be looked at say, in the message's order.
     pub(super) claims: std::vec::IntoIter<Result<(Verification, Claim), SignedError>>,
-    /// The first signer, once it is proved, and when it says that it signed.
-    pub(super) signer: Option<(Dn, Option<SystemTime>)>,
+    /// The first signer, once it is proved.
+    pub(super) signer: Option<Proved>,
     /// What is handed out when every signer is proved.
     pub(super) opened: Result<Opened, OpenError>,
     /// After CBC its ciphertext: whatever goes wrong before a signature is proved is then one cause.
     pub(super) cbc: Option<Bytes>,
     /// A content key that opened this message, to be remembered when all of it is good.
     pub(super) fresh_key: Option<(KeyPlace, Zeroizing<Vec<u8>>)>,
+}
+
+/// A signer that is proved.
+pub(super) struct Proved {
+    dn: Dn,
+    /// SHA-256 of its certificate.
+    certificate: [u8; 32],
+    /// When it says that it signed.
+    signing_time: Option<SystemTime>,
 }
 
 /// How a signature is verified.
@@ -66,6 +75,8 @@ pub(super) struct Foreign {
 /// What one signer says, and what is still to be found out about it.
 pub(super) struct Claim {
     known: KnownSigner,
+    /// The moment by which the dates of its certificate are judged.
+    judged_at: SystemTime,
     /// What stands for the certificates of the message beside the signer's.
     hints: Hints,
     /// The certificates of the message beside the signer's, hints for its path; empty where the path is
@@ -131,7 +142,7 @@ impl Proof {
         }
     }
 
-    fn believe(&self, claim: Claim, good: bool) -> Result<(Dn, Option<SystemTime>), SignedError> {
+    fn believe(&self, claim: Claim, good: bool) -> Result<Proved, SignedError> {
         if !good {
             return Err(SignedError::Unproved(BAD_SIGNATURE));
         }
@@ -140,15 +151,15 @@ impl Proof {
         claim.vouched?;
         let question = &self.question;
         let known = claim.known;
-        let dn = known.certificate.dn().clone();
-        if !known.is_believed(claim.hints, question.policy.revocation, question.put_at, question.now) {
+        let (dn, certificate) = (known.certificate.dn().clone(), *known.certificate.fingerprint());
+        if !known.is_believed(claim.hints, question.policy.revocation, claim.judged_at, question.now) {
             let others: Vec<Certificate> =
                 claim.others.iter().filter_map(|der| Certificate::from_der(der).ok()).collect();
             let proved = if claim.names_certificate { SignedError::Late } else { SignedError::Unproved };
             let asked = ring::PathQuestion {
                 usage: Some(certificate::Usage::Sign),
                 revocation: question.policy.revocation,
-                at: question.put_at,
+                at: claim.judged_at,
                 now: question.now,
             };
             let proof =
@@ -164,13 +175,14 @@ impl Proof {
         if !claim.same_statement {
             return Err(SignedError::Late(OpenError::Tampered { what: "one of two signers' attributes" }));
         }
-        Ok((dn, signing_time))
+        Ok(Proved { dn, certificate, signing_time })
     }
 
     fn finish(self) -> Result<Verified<Opened>, OpenError> {
-        let (dn, signing_time) = self.signer.ok_or(OpenError::Unsigned)?;
+        let Proved { dn, certificate, signing_time } = self.signer.ok_or(OpenError::Unsigned)?;
         let mut opened = self.opened?;
         opened.seal.signer = Some(dn);
+        opened.seal.signer_certificate = Some(certificate);
         opened.seal.signing_time = signing_time;
         if let Some((place, key)) = self.fresh_key {
             self.question.remember_key(place, key);
@@ -265,8 +277,10 @@ impl Question {
         };
         let others = || signed.certificates.iter().filter(|der| **der != known.certificate.der());
         let hints = Hints::of(others().copied());
-        let is_believed = known.is_believed(hints, self.policy.revocation, self.put_at, self.now);
+        let judged_at = self.judged_at(&attributes.ours)?;
+        let is_believed = known.is_believed(hints, self.policy.revocation, judged_at, self.now);
         let claim = Claim {
+            judged_at,
             others: if is_believed { Vec::new() } else { others().map(|der| source.slice_ref(der)).collect() },
             hints,
             vouched: self.vouch(&known.certificate, signed, signer, &attributes, recipients).and(fits),

@@ -105,6 +105,13 @@ impl Rings {
         }
     }
 
+    /// The next [`Rings::get`] of each user looks at the files, however short ago the last look was.
+    pub fn look_again(&self) {
+        // No ring is read under the lock of all.
+        let entries: Vec<_> = lock(&self.users).values().cloned().collect();
+        entries.iter().for_each(|entry| lock(entry).checked = None);
+    }
+
     /// Keeps the passphrase of a user's keys in memory for this and later readings. The next [`Rings::get`] tells
     /// whether it fits.
     ///

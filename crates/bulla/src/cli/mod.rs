@@ -21,6 +21,7 @@ pub mod perf;
 pub mod policy;
 pub mod put;
 pub mod report;
+pub mod reseal;
 pub mod seal;
 pub mod secrecy;
 mod service_manager;

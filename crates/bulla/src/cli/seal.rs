@@ -302,6 +302,16 @@ fn said(seal: &SealInfo, claimed: &Claimed) -> Vec<String> {
     if let Some(manager) = &seal.sealed_by {
         lines.push(format!("sealed by queue manager {manager} for the application"));
     }
+    if let Some(said) = &seal.on_behalf_of {
+        let by_whom = if seal.signer.is_some() { "" } else { ", by no one's word: it is not signed" };
+        lines.push(format!("sealed anew at {}; the seal before: {}{by_whom}", utc(said.resealed_at), said.verdict()));
+        for former in &said.signers {
+            let time =
+                former.signing_time.map(|time| format!(", by its own clock at {}", utc(time))).unwrap_or_default();
+            let certificate = base16ct::lower::encode_string(&former.certificate);
+            lines.push(format!("  on behalf of \"{}\"{time}, certificate {certificate}", former.dn));
+        }
+    }
     let Some(binding) = &seal.binding else {
         lines.push("BOUND TO NOTHING: it may have been sealed for another queue".to_owned());
         return lines;

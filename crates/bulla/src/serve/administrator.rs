@@ -1,6 +1,7 @@
 //! What the admin language does to a running queue manager.
 
 mod hold;
+mod reseal;
 mod snapshots;
 mod unknown_names;
 
@@ -29,7 +30,7 @@ use crate::key_use::KnownKeys;
 use crate::mailbox::Notice;
 use crate::manager::{Clients, Manager, State};
 use crate::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed, told};
-use crate::mqsc::{DoctorQuestion, PolicyQuestion};
+use crate::mqsc::{DoctorQuestion, PolicyQuestion, ResealQuestion, Resealed};
 use crate::policy_check::{MESSAGES_TIME_MAX, Scope, Subject};
 use crate::reason::{self, Refusal};
 use crate::task::costs_now;
@@ -486,6 +487,10 @@ impl Administered for Administrator<'_> {
         let (policy, in_force) = (question.policy.clone(), question.in_force);
         let subject = Subject::new(self.manager, &self.state, policy, in_force, Scope::default());
         self.try_policy(subject, question.messages_max, MESSAGES_TIME_MAX)
+    }
+
+    fn reseal(&mut self, question: &ResealQuestion) -> Result<Resealed, AdminError> {
+        self.seal_anew(question)
     }
 
     fn diagnose(&mut self, question: &DoctorQuestion) -> Result<Vec<Diagnosis>, AdminError> {

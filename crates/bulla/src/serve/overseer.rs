@@ -6,12 +6,12 @@ use crate::authority::{OsIdentity, Role, role_of_user};
 use crate::events::Event;
 use crate::manager::Manager;
 use crate::mqsc::parse::Statement;
-use crate::mqsc::reply::{Outcome, Reply};
+use crate::mqsc::reply::{Outcome, Reply, Row};
 use crate::mqsc::run::{AdminError, Oversight};
 use crate::reason;
 use crate::wall_clock::wall_ms;
 use bulla_seal::ring::{Ring, RingError, Rings};
-use serde_json::json;
+use serde_json::{Map, Value as Json, json};
 use std::fs::File;
 use std::io::Read;
 use std::sync::{Arc, PoisonError};
@@ -210,6 +210,10 @@ impl Oversight for Overseer<'_> {
             let fields = match &reply.outcome {
                 Outcome::Failed(failure) => json!({ "outcome": "refused", "reason": failure.reason }),
                 Outcome::Done { message, .. } => json!({ "outcome": "done", "message": message }),
+                // What was done to messages, with which keys, and for whom they are sealed now.
+                Outcome::Rows(rows) if reply.command.starts_with("RESEAL ") => {
+                    json!({ "outcome": "done", "resealed": rows.iter().map(resealed).next() })
+                }
                 Outcome::Rows(_) | Outcome::Help(_) => json!({ "outcome": "done" }),
             };
             if let (Some(what), Some(fields)) = (what.as_object_mut(), fields.as_object()) {
@@ -218,6 +222,17 @@ impl Oversight for Overseer<'_> {
             self.results.push(Entry::new(Kind::Result, self.who.clone(), what));
         }
     }
+}
+
+/// The row of RESEAL, its names as the audit log has them.
+fn resealed(row: &Row) -> Map<String, Json> {
+    let name = |keyword: String| match keyword.as_str() {
+        "RESEAL" => "queue".to_owned(),
+        "OLDKEYS" => "old_keys".to_owned(),
+        "NEWKEYS" => "new_keys".to_owned(),
+        keyword => keyword.to_ascii_lowercase(),
+    };
+    row.to_map().into_iter().map(|(keyword, value)| (name(keyword), value)).collect()
 }
 
 /// Whether a command does more than show something.
