@@ -11,6 +11,7 @@
 mod accelerator;
 mod agreement;
 mod clock;
+pub mod cmp;
 mod code_file;
 pub mod coprocessor;
 mod cpu;

@@ -6,7 +6,11 @@ static PLACE: Attribute =
     shown(Key::Own("PLACE"), "PLACE", "RING: in the ring of that user. TLS: under tls/, of that label.");
 static AUTHORITY: Attribute =
     shown(Key::Own("AUTHORITY"), "AUTHORITY", "The authority in enrolment.toml that is asked.");
-static METHOD: Attribute = shown(Key::Own("METHOD"), "METHOD", "How it is asked: COMMAND, by a program.");
+static METHOD: Attribute = shown(
+    Key::Own("METHOD"),
+    "METHOD",
+    "How it is asked. COMMAND: by a program. CMP: by the Certificate Management Protocol.",
+);
 static STATE: Attribute = shown(
     Key::Own("STATE"),
     "STATE",

@@ -1,7 +1,7 @@
 //! Judges what an authority answered, before anything of it is kept.
 
 use super::EnrolError;
-use super::configuration::check_safe;
+use super::safe_file::check_safe;
 use crate::key_rotation::steps::AHEAD_MAX;
 use bulla_seal::certificate::create::{AlternativeName, Profile};
 use bulla_seal::certificate::{Certificate, KeyUse, Role, utc};
@@ -79,15 +79,34 @@ pub fn judge(mut came: Vec<Certificate>, wanted: &Wanted<'_>) -> Result<Good, En
     // One that begins in a moment is judged as it will be then.
     let at = wanted.now.max(certificate.not_before());
     certificate.check_dates(at).map_err(|error| bad(error.to_string()))?;
-    let file = wanted.trust.canonicalize().map_err(EnrolError::file(wanted.trust))?;
-    check_safe(&file)?;
-    let trust = Ring::from_files(&SingleFiles { trust: &[file], ..SingleFiles::default() }, None)?;
+    let trust = trusting(wanted.trust)?;
     let question = PathQuestion { usage: None, revocation: Revocation::None, at, now: wanted.now };
     came.truncate(CHAIN_CERTIFICATES_MAX);
     let proof = trust.prove(&certificate, &came, &question).map_err(|error| bad(error.to_string()))?;
     let mut chain = proof.path.into_iter().skip(1).collect::<Vec<_>>();
     let root = chain.pop().ok_or_else(|| bad("it is its own authority".to_owned()))?;
     Ok(Good { certificate, chain, root })
+}
+
+/// The authorities of a file, PEM.
+///
+/// # Errors
+/// It can't be read, or others may write it.
+pub fn trusted(file: &Path) -> Result<Vec<Certificate>, EnrolError> {
+    Ok(trusting(file)?.trust().to_vec())
+}
+
+/// Whether a certificate was issued below one of a file's authorities, by the moment at which it began.
+pub fn is_below(certificate: &Certificate, chain: &[Certificate], file: &Path) -> bool {
+    let at = certificate.not_before();
+    let question = PathQuestion { usage: None, revocation: Revocation::None, at, now: at };
+    trusting(file).is_ok_and(|trust| trust.prove(certificate, chain, &question).is_ok())
+}
+
+fn trusting(file: &Path) -> Result<Ring, EnrolError> {
+    let real = file.canonicalize().map_err(EnrolError::file(file))?;
+    check_safe(&real)?;
+    Ok(Ring::from_files(&SingleFiles { trust: &[real], ..SingleFiles::default() }, None)?)
 }
 
 fn role_of(usage: KeyUse) -> Role {

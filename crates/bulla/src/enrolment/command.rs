@@ -2,7 +2,7 @@
 //! standard output. No shell, no environment, and an end to its time and to what it may say.
 
 use super::EnrolError;
-use super::configuration::check_safe;
+use super::safe_file::check_safe;
 use super::source::{Question, Source};
 use bulla_seal::certificate::Certificate;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -5,7 +5,10 @@
 //! no definition: who may only give commands of the admin language must not be able to run a program.
 
 use super::EnrolError;
+use super::cmp::Cmp;
 use super::command::Program;
+use super::http::Url;
+use super::safe_file::check_safe;
 use super::source::Source;
 use crate::catalog::names::is_label;
 use crate::key_rotation::span;
@@ -17,7 +20,6 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -49,6 +51,16 @@ pub struct Configuration {
 pub struct AuthorityTable {
     /// A program and its arguments.
     pub command: Option<Vec<String>>,
+    /// Where an authority is that speaks CMP.
+    #[serde(default, deserialize_with = "parsed_where_given")]
+    pub cmp: Option<Url>,
+    /// Under which reference that authority knows the secret.
+    pub reference: Option<String>,
+    /// A file whose first line is the secret, for first certificates.
+    pub secret_file: Option<PathBuf>,
+    /// The authority's name in messages.
+    #[serde(default, deserialize_with = "parsed_where_given")]
+    pub recipient: Option<Dn>,
     /// How long an answer may take, in seconds.
     pub seconds: Option<u64>,
     /// A file of authorities, PEM. What comes must be issued below one of them.
@@ -129,6 +141,7 @@ impl Configuration {
         let folder = path.parent().unwrap_or(Path::new(""));
         for (name, authority) in &mut read.authorities {
             authority.trust = folder.join(&authority.trust);
+            authority.secret_file = authority.secret_file.as_ref().map(|path| folder.join(path));
             authority.check().map_err(|why| bad(format!("authorities.{name}: {why}")))?;
         }
         let rings = read.rings.iter().map(|(name, ring)| (format!("rings.{name}"), &ring.authority));
@@ -176,6 +189,16 @@ impl AuthorityTable {
     /// # Errors
     /// [`EnrolError::NotConfigured`].
     pub fn source(&self) -> Result<Box<dyn Source>, EnrolError> {
+        if let Some(url) = &self.cmp {
+            return Ok(Box::new(Cmp {
+                url: url.clone(),
+                reference: self.reference.clone(),
+                secret_file: self.secret_file.clone(),
+                recipient: self.recipient.clone(),
+                trust: self.trust.clone(),
+                within: self.within(),
+            }));
+        }
         let Some([path, arguments @ ..]) = self.command.as_deref() else {
             return Err(EnrolError::NotConfigured { what: "command".to_owned() });
         };
@@ -184,7 +207,7 @@ impl AuthorityTable {
 
     /// How it is asked, in a word.
     pub fn method(&self) -> &'static str {
-        "COMMAND"
+        if self.cmp.is_some() { "CMP" } else { "COMMAND" }
     }
 
     fn within(&self) -> Duration {
@@ -192,11 +215,20 @@ impl AuthorityTable {
     }
 
     fn check(&self) -> Result<(), String> {
-        match self.command.as_deref() {
-            Some([path, ..]) if Path::new(path).is_absolute() => {}
-            Some([path, ..]) => return Err(format!("{path:?} is no absolute path")),
-            Some([]) => return Err("command has no program".to_owned()),
-            None => return Err("it has no command".to_owned()),
+        match (self.command.as_deref(), &self.cmp) {
+            (Some(_), Some(_)) => return Err("it has both command and cmp".to_owned()),
+            (Some([path, ..]), None) if Path::new(path).is_absolute() => {}
+            (Some([path, ..]), None) => return Err(format!("{path:?} is no absolute path")),
+            (Some([]), None) => return Err("command has no program".to_owned()),
+            (None, Some(_)) => {}
+            (None, None) => return Err("it has neither command nor cmp".to_owned()),
+        }
+        let of_cmp = [self.reference.is_some(), self.secret_file.is_some(), self.recipient.is_some()];
+        if self.cmp.is_none() && of_cmp.contains(&true) {
+            return Err("reference, secret_file and recipient are of cmp".to_owned());
+        }
+        if self.reference.is_some() != self.secret_file.is_some() {
+            return Err("reference and secret_file go together".to_owned());
         }
         match self.seconds {
             Some(seconds) if !(1..=SECONDS_MAX).contains(&seconds) => {
@@ -205,26 +237,6 @@ impl AuthorityTable {
             _ => Ok(()),
         }
     }
-}
-
-/// A file that decides what is run or believed: of root or of this process's user, and for nobody else to write.
-///
-/// # Errors
-/// [`EnrolError::Unsafe`], [`EnrolError::File`].
-pub fn check_safe(path: &Path) -> Result<(), EnrolError> {
-    const OTHERS_WRITE: u32 = 0o022;
-    let facts = fs::symlink_metadata(path).map_err(EnrolError::file(path))?;
-    let not_safe = |why: String| EnrolError::Unsafe { path: path.to_owned(), why };
-    if !facts.is_file() {
-        return Err(not_safe("it is not a file of its own".to_owned()));
-    }
-    if facts.mode() & OTHERS_WRITE != 0 {
-        return Err(not_safe(format!("others may write it (mode {:o})", facts.mode() & 0o7777)));
-    }
-    if facts.uid() != 0 && facts.uid() != rustix::process::geteuid().as_raw() {
-        return Err(not_safe(format!("it belongs to user {}", facts.uid())));
-    }
-    Ok(())
 }
 
 fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(text: &str) -> Result<T, D::Error> {

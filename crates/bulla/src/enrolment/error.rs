@@ -61,6 +61,18 @@ pub enum EnrolError {
         /// What it said.
         said: String,
     },
+    /// The authority could not be reached, or what came back is no answer.
+    Transfer {
+        /// Where it is.
+        url: String,
+        /// Why.
+        why: String,
+    },
+    /// The answer breaks the protocol, or is not protected as it must be.
+    Protocol {
+        /// Why.
+        why: String,
+    },
     /// The answer is not the certificate that was asked for.
     Answer {
         /// Why.
@@ -120,6 +132,8 @@ impl Display for EnrolError {
             Self::Refused { how, said } => write!(f, "refused: {how}: {said}"),
             Self::NotYet { said } if said.is_empty() => f.write_str("not decided yet"),
             Self::NotYet { said } => write!(f, "not decided yet: {said}"),
+            Self::Transfer { url, why } => write!(f, "{url}: {why}"),
+            Self::Protocol { why } => write!(f, "the answer is not believed: {why}"),
             Self::Answer { why } => write!(f, "the answer is not the certificate that was asked for: {why}"),
             Self::Overtaken => f.write_str("the key or its certificate was changed meanwhile"),
             Self::Stopping => f.write_str("the queue manager stops"),

@@ -126,18 +126,30 @@ impl<'a> Site<'a> {
         let (profile, old) = keys.profile(&rotation)?;
         // Others may change keys while the authority thinks.
         drop(turn);
-        let is_valid = old.certificate.check_dates((self.clock)()).is_ok();
-        let former = old.key.exportable().filter(|_| is_valid);
+        let former = old.key.exportable();
         let former = former.map(|key| Former { certificate: &old.certificate, chain: &old.chain, key });
-        let came = source.certify(&Question { request: &request, key: &key, former, is_stopping: self.is_stopping })?;
+        let wanted = || Wanted { key: &key, profile: &profile, trust: &authority.trust, now: (self.clock)() };
+        let came = self.asked(source, &request, &key, former, &|came| judge(came, &wanted()).map(drop))?;
         let _turn = self.turn()?;
         let keys = self.keys(passphrase);
         let is_it = |now: &Rotation| now.label == rotation.label && now.step() < Step::Installed;
         let mut rotation = keys.under_way(user)?.filter(is_it).ok_or(EnrolError::Overtaken)?;
-        let wanted = Wanted { key: &key, profile: &profile, trust: &authority.trust, now: (self.clock)() };
-        let good = judge(came, &wanted)?;
+        let good = judge(came, &wanted())?;
         keys.install(&mut rotation, Signed::Elsewhere(&good.to_pem()), &mut || Ok(()))?;
         Ok(rotation)
+    }
+
+    /// Asks for a certificate, while others may change keys.
+    pub(super) fn asked(
+        &self,
+        source: &dyn Source,
+        request: &[u8],
+        key: &PKey<Private>,
+        former: Option<Former<'_>>,
+        is_good: &dyn Fn(Vec<Certificate>) -> Result<(), EnrolError>,
+    ) -> Result<Vec<Certificate>, EnrolError> {
+        let now = (self.clock)();
+        source.certify(&Question { request, key, former, now, is_good, is_stopping: self.is_stopping })
     }
 
     /// Shares a new key that the queue manager has read: it seals from then on.
@@ -174,15 +186,14 @@ impl<'a> Site<'a> {
         let profile = Profile { dn: dn.clone(), uses, days: DAYS, alternative_names: Vec::new() };
         let request = create::request(&profile, &key, kind.kind())?;
         drop(turn);
-        let question = Question { request: &request, key: &key, former: None, is_stopping: self.is_stopping };
-        let came = source.certify(&question)?;
+        let wanted = || Wanted { key: &key, profile: &profile, trust: &authority.trust, now: (self.clock)() };
+        let came = self.asked(source, &request, &key, None, &|came| judge(came, &wanted()).map(drop))?;
         let _turn = self.turn()?;
         let is_there = read_key(&path, self.passphrase)?.is_some_and(|now| now.public_eq(&key));
         if !is_there || self.first_due(user)?.is_some() {
             return Err(EnrolError::Overtaken);
         }
-        let wanted = Wanted { key: &key, profile: &profile, trust: &authority.trust, now: (self.clock)() };
-        let good = judge(came, &wanted)?;
+        let good = judge(came, &wanted())?;
         let pem = PrivateKeyPem::write(&key, self.passphrase)?;
         ring::install_trust(&ring, &table.authority, &good.root)?;
         ring::install_own(&ring, user, &good.certificate, &good.chain, &pem)?;

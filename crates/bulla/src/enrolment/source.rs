@@ -3,6 +3,7 @@
 use super::EnrolError;
 use bulla_seal::certificate::Certificate;
 use openssl::pkey::{PKey, PKeyRef, Private};
+use std::time::SystemTime;
 
 /// The certificate that is renewed, with its key: it can prove who asks.
 #[derive(Clone, Copy)]
@@ -21,8 +22,12 @@ pub struct Question<'a> {
     pub request: &'a [u8],
     /// The new key.
     pub key: &'a PKey<Private>,
-    /// What is renewed; none for a first certificate, and where the former one is not valid any more.
+    /// The certificate before, which may have expired, or be another authority's.
     pub former: Option<Former<'a>>,
+    /// What the time is.
+    pub now: SystemTime,
+    /// Judges what came, for who tells the authority that it is accepted. It is judged again by whoever asked.
+    pub is_good: &'a dyn Fn(Vec<Certificate>) -> Result<(), EnrolError>,
     /// Whether to give up because the queue manager stops.
     pub is_stopping: &'a dyn Fn() -> bool,
 }

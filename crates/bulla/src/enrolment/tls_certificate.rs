@@ -7,7 +7,7 @@ use super::EnrolError;
 use super::answer::{Wanted, judge, names};
 use super::configuration::CertificateTable;
 use super::ring_certificate::{Site, read_key};
-use super::source::{Former, Question, Source};
+use super::source::{Former, Source};
 use crate::catalog::names::is_label;
 use crate::folders::{ENROLMENT, TLS};
 use crate::key_rotation::steps::{DAYS, private_folder, synced};
@@ -111,19 +111,18 @@ impl Site<'_> {
         let request = create::request(&profile, &key, kind.kind())?;
         let former_key = read_key(&self.data.join(TLS).join(format!("{label}.key")), None)?;
         drop(turn);
-        let former = before.as_ref().zip(former_key.as_ref()).filter(|((certificate, _), key)| {
-            certificate.public_key().public_eq(key) && certificate.check_dates((self.clock)()).is_ok()
-        });
+        let former = before.as_ref().zip(former_key.as_ref());
+        let former = former.filter(|((certificate, _), key)| certificate.public_key().public_eq(key));
         let former = former.map(|((certificate, chain), key)| Former { certificate, chain, key });
-        let came = source.certify(&Question { request: &request, key: &key, former, is_stopping: self.is_stopping })?;
+        let wanted = || Wanted { key: &key, profile: &profile, trust: &authority.trust, now: (self.clock)() };
+        let came = self.asked(source, &request, &key, former, &|came| judge(came, &wanted()).map(drop))?;
         let _turn = self.turn()?;
         let is_there = read_key(&path, None)?.is_some_and(|now| now.public_eq(&key));
         let now = present(self.data, label)?.map(|(certificate, _)| certificate);
         if !is_there || now != before.map(|(certificate, _)| certificate) {
             return Err(EnrolError::Overtaken);
         }
-        let wanted = Wanted { key: &key, profile: &profile, trust: &authority.trust, now: (self.clock)() };
-        let good = judge(came, &wanted)?;
+        let good = judge(came, &wanted())?;
         let ready = path.with_extension(READY);
         let mut text = Zeroizing::new(good.to_pem());
         text.extend_from_slice(PrivateKeyPem::write(&key, None)?.as_bytes());

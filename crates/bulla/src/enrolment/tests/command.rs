@@ -73,7 +73,14 @@ fn an_answer_has_a_limit_and_must_be_certificates() {
     assert!(matches!(run("cat /dev/zero"), Err(EnrolError::TooLong { bytes_max: ANSWER_BYTES_MAX })));
     let question = |text: &str| {
         let key = P256.generate().unwrap();
-        let question = Question { request: b"x", key: &key, former: None, is_stopping: &|| false };
+        let question = Question {
+            request: b"x",
+            key: &key,
+            former: None,
+            now: SystemTime::UNIX_EPOCH,
+            is_good: &|_| Ok(()),
+            is_stopping: &|| false,
+        };
         script(text).certify(&question).unwrap_err().to_string()
     };
     assert!(question("exit 0").contains("no certificate"), "{}", question("exit 0"));

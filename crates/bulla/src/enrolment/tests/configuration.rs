@@ -28,5 +28,12 @@ fn a_file_is_understood_whole_or_refused_with_the_place() {
     refused(&text.replace("usage", "uses"), "unknown field");
     refused(&text.replace("'server'", "'../server'"), "not a label");
     refused(&text.replace("trust = \"root.pem\"\n", ""), "missing field `trust`");
+    refused(&text.replace("seconds = 5", "cmp = \"http://ca.example/\""), "it has both command and cmp");
+    refused(&text.replace("seconds = 5", "reference = \"1\""), "are of cmp");
+    let cmp = text.replace("command = [\"/usr/bin/sign\", \"a b\"]", "cmp = \"http://ca.example/\"");
+    assert_eq!(Configuration::parse(&cmp, Path::new("/x")).unwrap().authorities["away"].method(), "CMP");
+    refused(&cmp.replace("http:", "https:"), "is no address as");
+    refused(&cmp.replace("seconds = 5", "reference = \"1\""), "reference and secret_file go together");
+    refused(&cmp.replace("cmp = \"http://ca.example/\"\n", ""), "neither command nor cmp");
     assert_eq!(Configuration::read(tempfile::tempdir().unwrap().path()).unwrap(), None);
 }
