@@ -368,6 +368,7 @@ PAGES = {
     ),
     "configuration.md": Page(before={"bulla mqsc --export": wanted_definitions}),
     "devices.md": Page(),
+    "transit.md": Page(),
     "events.md": Page(before={"$ bulla get": deep_queue}),
     "from-ibm-mq.md": Page(
         before={"bulla mqsc --import-mq": other_definitions, "bulla policy import": other_policies}

@@ -55,7 +55,8 @@ pub static SIGNER: Check =
 /// Recipients.
 pub static RECIPIENT: Check = of_queue("RECIP", "each recipient's certificate, and each reader's key");
 /// Devices.
-pub static DEVICES: Check = of_both("DEVICES", "crypto devices, and for each key on a token the device that has it");
+pub static DEVICES: Check =
+    of_both("DEVICES", "crypto devices, and for each key on a token or in a transit engine the device that has it");
 /// Lengths.
 pub static SIZE: Check =
     of_queue("SIZE", "lengths of sealed messages against MAXMSGL of queue, queue manager and channel");

@@ -33,6 +33,6 @@ pub use objects::{
     ADAPTERS_MAX, AliasQueue, BASE_TOPIC, Backout, BaseProfile, CHANNEL_NAME_CHARS_MAX, CHANNELS_MAX,
     ChannelDefinition, ChannelKind, DEPTH_MAX, DEVICES_MAX, DISPATCHERS_MAX, Definitions, Delivery, DeviceDefinition,
     Full, LocalQueue, MESSAGE_BYTES_MAX, ModelQueue, ModelSetup, Named, Needed, Object, Protection, QueueManager,
-    RemoteQueue, Setup, Sort, Subscription, TokenSetup, Topic, TriggerType, Usage,
+    RemoteQueue, Setup, Sort, Subscription, TokenSetup, Topic, TransitSetup, TriggerType, Usage,
 };
 pub use resolve::{Destination, ResolveError, Resolved, Transmission};

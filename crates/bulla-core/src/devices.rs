@@ -2,9 +2,10 @@
 //! count to what commands show.
 
 use crate::catalog::status::{DeviceState, DeviceStatus, Snapshot};
-use crate::catalog::{Definitions, DeviceDefinition, ModelSetup, Setup, TokenSetup};
+use crate::catalog::{Definitions, DeviceDefinition, ModelSetup, Setup, TokenSetup, TransitSetup};
 use bulla_device::coprocessor::{Coprocessor, CoprocessorSettings, HelperCommand};
 use bulla_device::scheduler::{Open, Report, SetupError};
+use bulla_device::transit::{Notice, Transit};
 use bulla_device::{Accelerator, DeviceError, Driver, Modelled, ProfileError, Scheduler, is_below, system_libraries};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -97,6 +98,7 @@ fn opener(name: &str, device: &DeviceDefinition, lanes: &Path, modules: &Arc<[Pa
             let modules = modules.clone();
             Some(Arc::new(move || coprocessor(&name, &token, &modules)))
         }
+        Setup::Transit(setup) => Some(Arc::new(move || transit(&name, &setup))),
         Setup::Modelled(model) => Some(Arc::new(move || modelled(&name, &model))),
     }
 }
@@ -124,6 +126,14 @@ fn coprocessor(name: &str, token: &TokenSetup, modules: &[PathBuf]) -> Result<Ar
         job_timeout: token.timeout,
     };
     Ok(Arc::new(Coprocessor::new(settings, HelperCommand::this_program())))
+}
+
+fn transit(name: &str, setup: &TransitSetup) -> Result<Arc<dyn Driver>, DeviceError> {
+    let no_address = || DeviceError::Offline { device: name.to_owned(), why: "it has no ADDRESS".to_owned() };
+    let settings = setup.settings(name).ok_or_else(no_address)?;
+    let device = name.to_owned();
+    let notice: Notice = Arc::new(move |what| crate::warning!("device {device}: {what}"));
+    Ok(Arc::new(Transit::new(settings, notice)))
 }
 
 fn modelled(name: &str, model: &ModelSetup) -> Result<Arc<dyn Driver>, DeviceError> {

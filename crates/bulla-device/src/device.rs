@@ -47,6 +47,12 @@ pub trait Driver: Send + Sync {
     /// How many jobs of one [`Shape`] an engine takes in one call.
     fn lanes(&self) -> usize;
 
+    /// Whether a call takes the longer the more jobs it has: then what waits is shared out among the engines that are
+    /// idle. Lanes that compute side by side are filled instead.
+    fn shares_its_line(&self) -> bool {
+        false
+    }
+
     /// Whether it can do this job: it has the operation, the size, and the key or access to it.
     fn takes(&self, job: &Job) -> bool;
 
@@ -82,6 +88,8 @@ pub enum Kind {
     Accelerator,
     /// Keys that never leave a token (PKCS#11).
     Coprocessor,
+    /// Keys that never leave a server's transit engine (HTTPS).
+    Transit,
     /// A device that this machine does not have: a real result, no earlier than a profile says.
     Modelled,
 }
@@ -93,6 +101,7 @@ impl fmt::Display for Kind {
             Kind::Software => "SOFTWARE",
             Kind::Accelerator => "ACCELERATOR",
             Kind::Coprocessor => "COPROCESSOR",
+            Kind::Transit => "TRANSIT",
             Kind::Modelled => "MODELLED",
         })
     }

@@ -186,7 +186,7 @@ struct Inner {
 enum Origin {
     /// In this process.
     Clear { key: PKey<Private>, rsa: Option<Rsa<Private>>, ec: Option<EcKey<Private>> },
-    /// On a token, under this PKCS#11 URI (RFC 7512), without a PIN.
+    /// On a token or in a transit engine, under this URI ([`KeyUri`](crate::KeyUri)).
     Token { uri: String },
 }
 
@@ -206,8 +206,8 @@ impl PrivateKey {
         Ok(PrivateKey(Arc::new(Inner { public, origin, rejection })))
     }
 
-    /// A key that stays on its token: its public half, and the PKCS#11 URI (RFC 7512) that a coprocessor
-    /// finds it by. What takes the place of a key that it does not unwrap is the same as long as this process lives.
+    /// A key that stays on its token, or in its transit engine: its public half, and the URI
+    /// ([`KeyUri`](crate::KeyUri)) that a device finds it by. What takes the place of a key that it does not unwrap is the same as long as this process lives.
     pub fn on_token(public: PublicKey, uri: impl Into<String>) -> PrivateKey {
         PrivateKey::token(public, uri.into(), RejectionSecret::of_this_process().ok())
     }
@@ -274,7 +274,7 @@ impl PrivateKey {
         }
     }
 
-    /// The PKCS#11 URI of a key that never leaves its token.
+    /// The URI of a key that never leaves its token or its transit engine.
     pub fn token_uri(&self) -> Option<&str> {
         match &self.0.origin {
             Origin::Clear { .. } => None,

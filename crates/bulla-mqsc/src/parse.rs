@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn another_word_is_named_where_it_is_likely_to_be_meant() {
-        let types = ["CPU", "SOFTWARE", "ACCELERATOR", "COPROCESSOR", "MODELLED"];
+        let types = ["CPU", "SOFTWARE", "ACCELERATOR", "COPROCESSOR", "TRANSIT", "MODELLED"];
         for (word, meant) in [
             ("GPU", None),
             ("CPUS", Some("CPU")),

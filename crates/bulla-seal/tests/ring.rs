@@ -669,7 +669,7 @@ fn a_ring_with_a_key_on_a_token_keeps_what_failed_unwraps_go_on_with() {
     };
     let [orders, other] = ["orders", "other"].map(|user| {
         let dir = world.ring_dir(user);
-        ring::install_own_on_token(&dir, "x", &certificate, &[], &uri).unwrap();
+        ring::install_own_elsewhere(&dir, "x", &certificate, &[], &uri).unwrap();
         dir
     });
     let first = rejected(&orders);
@@ -702,7 +702,7 @@ fn a_key_on_a_token_is_loaded_without_the_token() {
     let shown = page.split("```uri\n").nth(1).and_then(|rest| rest.split("\n```").next()).unwrap();
     let uri = shown.parse().unwrap();
     let chain = [world.authority.certificate().clone()];
-    let path = ring::install_own_on_token(&dir, "x", &certificate, &chain, &uri).unwrap();
+    let path = ring::install_own_elsewhere(&dir, "x", &certificate, &chain, &uri).unwrap();
     let ring = load(&dir);
     let own = &ring.own()[0];
     assert_eq!((&own.certificate, own.chain.len(), own.key.token_uri()), (&certificate, 1, Some(shown)));

@@ -13,11 +13,11 @@ use crate::random::Random;
 use crate::trial_device::TrialDevice;
 use crate::wall_clock::{from_wall_ms, wall_ms};
 use bulla_amqp::Payload;
-use bulla_device::SystemRandom;
+use bulla_device::{KeyUri, SystemRandom};
 use bulla_queue::{Found, QueueId, ReadError};
 use bulla_seal::certificate::{Certificate, CertificateError, Usage, utc};
-use bulla_seal::policy::{Quality, SealedAt};
-use bulla_seal::ring::Ring;
+use bulla_seal::policy::{KeyTransport, Quality, SealedAt};
+use bulla_seal::ring::{Own, Ring};
 use bulla_seal::{
     Bound, Content, Dn, Expect, OpenError, Opener, Outcome, Packing, Policy, SealError, Sealed, Sealer, drive,
 };
@@ -385,6 +385,9 @@ fn opens(policy: &Arc<Policy>, ring: &Arc<Ring>, now: SystemTime) -> Result<Opti
         let own = ring.own().iter().find(|own| policy.recipients.contains(own.certificate.dn()));
         let own = own.ok_or_else(|| why_not_open(&OpenError::NotARecipient))?;
         bulla_seal::check_reader(policy, ring).map_err(|error| why_not_open(&OpenError::Policy(error)))?;
+        if let Some(lacks) = lacks(own, Some(policy)) {
+            return Err(Why { cause: "key-unavailable".into(), details: lacks.to_owned() });
+        }
         return Ok(Some(used(&own.certificate, now)));
     }
     if policy.sign.is_some() && ring.trust().is_empty() {
@@ -392,6 +395,23 @@ fn opens(policy: &Arc<Policy>, ring: &Arc<Ring>, now: SystemTime) -> Result<Opti
         return Err(Why { cause: "untrusted".into(), details });
     }
     Ok(None)
+}
+
+/// What a transit engine can't do with its key although others may seal for it; no policy: whatever policies say.
+pub(crate) fn lacks(own: &Own, policy: Option<&Policy>) -> Option<&'static str> {
+    let uri = own.key.token_uri().and_then(|uri| uri.parse::<KeyUri>().ok());
+    let Some(KeyUri::Transit(_)) = uri else { return None };
+    let is_meant = |usage| own.certificate.check_usage(usage).is_ok();
+    if is_meant(Usage::KeyAgreement) {
+        return Some(
+            "others may seal for its certificate, and the key of a curve opens nothing in a transit engine: have a \
+             certificate issued for signatures alone, or use an RSA key",
+        );
+    }
+    let is_pkcs1 = policy.is_some_and(|policy| policy.key_transport == KeyTransport::Pkcs1);
+    (is_pkcs1 && is_meant(Usage::KeyTransport)).then_some(
+        "the policy has KEYWRAP(PKCS1), and a key in a transit engine opens RSA-OAEP alone: it needs KEYWRAP(OAEP)",
+    )
 }
 
 /// What the rings have of the policy's names.

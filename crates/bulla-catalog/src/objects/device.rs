@@ -1,5 +1,6 @@
 //! Crypto devices.
 
+use bulla_device::transit::{self, Address, TransitSettings};
 use bulla_device::{Kind, Operations, Profile, ProfileError};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +21,13 @@ pub const PENDING_PER_ENGINE: u32 = 8;
 /// Jobs that wait for an accelerator unless PENDING says otherwise: two batches of eight lanes.
 pub const ACCELERATOR_PENDING: u32 = 16;
 
-/// How long a job on a token may take unless TIMEOUT says otherwise.
+/// Jobs that wait for a transit device, for each of its engines, unless PENDING says otherwise: one full request.
+pub const TRANSIT_PENDING_PER_ENGINE: u32 = transit::LANES as u32;
+
+/// Where a transit engine is mounted unless MOUNT says otherwise.
+pub const MOUNT_DEFAULT: &str = "transit";
+
+/// How long a job on a token, or a request to a server, may take unless TIMEOUT says otherwise.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_millis(5000);
 
 /// A device.
@@ -49,6 +56,8 @@ pub enum Setup {
     Accelerator,
     /// Keys that never leave a token.
     Coprocessor(TokenSetup),
+    /// Keys that never leave a server's transit engine.
+    Transit(TransitSetup),
     /// A device that this machine does not have.
     Modelled(ModelSetup),
 }
@@ -66,6 +75,59 @@ pub struct TokenSetup {
     pub engines: u32,
     /// TIMEOUT: a job that takes longer has failed.
     pub timeout: Duration,
+}
+
+/// What only TYPE(TRANSIT) has.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TransitSetup {
+    /// ADDRESS: where the server is; none for a definition that is being made.
+    pub address: Option<Address>,
+    /// CAFILE: the authorities of which one must have issued the server's certificate.
+    pub authorities: PathBuf,
+    /// CERTFILE: a certificate with its key, where the server asks for one.
+    pub client_certificate: Option<PathBuf>,
+    /// MOUNT: where the engine is.
+    pub mount: String,
+    /// NAMESPACE
+    pub namespace: Option<String>,
+    /// TOKENFILE: its first line is the token.
+    pub token_file: PathBuf,
+    /// ENGINES: connections that work side by side.
+    pub engines: u32,
+    /// TIMEOUT: a request that takes longer has failed.
+    pub timeout: Duration,
+}
+
+impl Default for TransitSetup {
+    fn default() -> Self {
+        Self {
+            address: None,
+            authorities: PathBuf::new(),
+            client_certificate: None,
+            mount: MOUNT_DEFAULT.to_owned(),
+            namespace: None,
+            token_file: PathBuf::new(),
+            engines: 1,
+            timeout: TIMEOUT_DEFAULT,
+        }
+    }
+}
+
+impl TransitSetup {
+    /// What a device of that name needs to know; none without ADDRESS, which a definition has.
+    pub fn settings(&self, name: &str) -> Option<TransitSettings> {
+        Some(TransitSettings {
+            name: name.to_owned(),
+            address: self.address.clone()?,
+            authorities: self.authorities.clone(),
+            client_certificate: self.client_certificate.clone(),
+            mount: self.mount.clone(),
+            namespace: self.namespace.clone(),
+            token_file: self.token_file.clone(),
+            engines: u16::try_from(self.engines).unwrap_or(u16::MAX),
+            request_timeout: self.timeout,
+        })
+    }
 }
 
 /// What only TYPE(MODELLED) has.
@@ -135,6 +197,7 @@ impl DeviceDefinition {
             Setup::Software => Kind::Software,
             Setup::Accelerator => Kind::Accelerator,
             Setup::Coprocessor(_) => Kind::Coprocessor,
+            Setup::Transit(_) => Kind::Transit,
             Setup::Modelled(_) => Kind::Modelled,
         }
     }
@@ -145,6 +208,7 @@ impl DeviceDefinition {
         match &self.setup {
             Setup::Cpu | Setup::Software | Setup::Accelerator => None,
             Setup::Coprocessor(token) => Some(token.engines),
+            Setup::Transit(transit) => Some(transit.engines),
             Setup::Modelled(model) => Some(model.engines),
         }
     }
@@ -157,6 +221,9 @@ impl DeviceDefinition {
             Setup::Accelerator => Some(self.pending.unwrap_or(ACCELERATOR_PENDING)),
             Setup::Coprocessor(TokenSetup { engines, .. }) | Setup::Modelled(ModelSetup { engines, .. }) => {
                 Some(self.pending.unwrap_or(engines.saturating_mul(PENDING_PER_ENGINE)))
+            }
+            Setup::Transit(TransitSetup { engines, .. }) => {
+                Some(self.pending.unwrap_or(engines.saturating_mul(TRANSIT_PENDING_PER_ENGINE)))
             }
         }
     }

@@ -14,7 +14,7 @@ mod topic;
 
 pub use alias::AliasQueue;
 pub use channel::{CHANNEL_NAME_CHARS_MAX, CHANNELS_MAX, ChannelDefinition, ChannelKind, Protection};
-pub use device::{BaseProfile, DEVICES_MAX, DeviceDefinition, ModelSetup, Setup, TokenSetup};
+pub use device::{BaseProfile, DEVICES_MAX, DeviceDefinition, ModelSetup, Setup, TokenSetup, TransitSetup};
 pub use model::ModelQueue;
 pub use process::Process;
 pub use queue::{Backout, DEPTH_MAX, Delivery, Full, LocalQueue, MESSAGE_BYTES_MAX, TriggerType, Usage};

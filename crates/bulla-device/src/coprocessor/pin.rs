@@ -1,17 +1,14 @@
 //! The file that a token's PIN is read from.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use zeroize::Zeroizing;
 
+use crate::secret_file;
+
 /// The longest PIN, in bytes.
 pub const PIN_BYTES_MAX: usize = 256;
-/// Permissions that only the owner may have.
-const OTHERS: u32 = 0o077;
 
 /// A PIN. Wiped when dropped, never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -20,28 +17,7 @@ pub(super) struct Pin(Zeroizing<Vec<u8>>);
 impl Pin {
     /// The first line of a file that only its owner can read. The error is one lower-case line without the PIN.
     pub(super) fn read(path: &Path) -> Result<Pin, String> {
-        let shown = path.display();
-        let failed = |error: std::io::Error| format!("PIN file {shown}: {error}");
-        let file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(format!("PIN file {shown} is no file"));
-        }
-        if metadata.mode() & OTHERS != 0 {
-            let mode = metadata.mode() & 0o7777;
-            return Err(format!(
-                "PIN file {shown} can be read by others (mode {mode:04o}): only 0600 and less is used"
-            ));
-        }
-        let mut bytes = Zeroizing::new(Vec::with_capacity(PIN_BYTES_MAX + 2));
-        let limit = u64::try_from(PIN_BYTES_MAX + 2).unwrap_or(u64::MAX);
-        file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
-        let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
-        if end == 0 || end > PIN_BYTES_MAX {
-            return Err(format!("PIN file {shown}: the first line must have 1 to {PIN_BYTES_MAX} bytes"));
-        }
-        bytes.truncate(end);
-        Ok(Pin(bytes))
+        secret_file::first_line("PIN file", path, PIN_BYTES_MAX).map(Pin)
     }
 
     pub(super) fn bytes(&self) -> Zeroizing<Vec<u8>> {

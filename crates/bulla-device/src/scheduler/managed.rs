@@ -6,9 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::rules::{self, AtWork, Candidate};
 use super::{DeviceId, Estimates, Open, Report, State, Waiting, locked, ns};
+use crate::coprocessor::Uri;
 use crate::device::{Driver, Kind, SILENCE_MIN};
 use crate::meter::Meters;
 use crate::operations::Operations;
+use crate::transit::TransitUri;
 use crate::work::{Job, Shape};
 
 /// Failures in a row, each key that it refuses being one, after which a device is given a rest.
@@ -134,7 +136,14 @@ impl Managed {
     pub(super) fn could_take(&self, job: &Job) -> bool {
         match &self.driver {
             Some(driver) => driver.takes(job),
-            None => self.kind == Kind::Coprocessor && job.key.private().is_some_and(|key| key.token_uri().is_some()),
+            None => {
+                let uri = job.key.private().and_then(|key| key.token_uri());
+                match self.kind {
+                    Kind::Coprocessor => uri.is_some_and(Uri::looks_like_one),
+                    Kind::Transit => uri.is_some_and(TransitUri::looks_like_one),
+                    _ => false,
+                }
+            }
         }
     }
 
@@ -220,9 +229,10 @@ impl Managed {
         let Some(shape) = rules::next_shape(waiting, lanes, waited_ns, |shape| self.call_ns(shape)) else {
             return Vec::new();
         };
-        let mut jobs = Vec::with_capacity(lanes);
+        let jobs_max = self.jobs_of_a_call(lanes, now);
+        let mut jobs = Vec::with_capacity(jobs_max);
         let mut place = 0;
-        while jobs.len() < lanes {
+        while jobs.len() < jobs_max {
             let Some(next) = self.queue.get(place) else { break };
             if next.shape != shape {
                 place += 1;
@@ -235,6 +245,15 @@ impl Managed {
             self.in_service.push(InService { key: *keys, generation, engine, began: now, waiting });
         }
         jobs
+    }
+
+    /// How many jobs a call gets: as many as there are lanes, or an idle engine's part of what waits.
+    fn jobs_of_a_call(&self, lanes: usize, now: Instant) -> usize {
+        if !self.driver.as_ref().is_some_and(|driver| driver.shares_its_line()) {
+            return lanes;
+        }
+        let idle = self.engines_at_work().saturating_sub(self.at_work(now).running).max(1);
+        self.queue.len().div_ceil(idle).clamp(1, lanes)
     }
 
     /// A job that is answered; none where it was answered meanwhile.
@@ -435,7 +454,7 @@ mod tests {
 
     const CALL: Duration = Duration::from_millis(1);
 
-    struct Lanes(usize);
+    struct Lanes(usize, bool);
 
     impl Driver for Lanes {
         fn kind(&self) -> Kind {
@@ -448,6 +467,10 @@ mod tests {
 
         fn lanes(&self) -> usize {
             self.0
+        }
+
+        fn shares_its_line(&self) -> bool {
+            self.1
         }
 
         fn takes(&self, _: &Job) -> bool {
@@ -474,9 +497,9 @@ mod tests {
     }
 
     fn device(lanes: usize, engines_up: usize) -> Managed {
-        let open: Open = Arc::new(move || Ok(Arc::new(Lanes(lanes)) as Arc<dyn Driver>));
+        let open: Open = Arc::new(move || Ok(Arc::new(Lanes(lanes, false)) as Arc<dyn Driver>));
         let mut device = Managed::new(DeviceId(1), "CARD", Kind::Accelerator, 64, open);
-        device.driver = Some(Arc::new(Lanes(lanes)));
+        device.driver = Some(Arc::new(Lanes(lanes, false)));
         (device.state, device.engines_up) = (State::Running, engines_up);
         device
     }
@@ -511,6 +534,21 @@ mod tests {
     }
 
     #[test]
+    fn a_server_s_line_is_shared_out_among_its_idle_engines() {
+        let usual = key(Curve::P256);
+        let (mut device, mut keys, now) = (device(64, 4), 0, Instant::now());
+        device.driver = Some(Arc::new(Lanes(64, true)));
+        (0..10).for_each(|id| device.enqueue(waiting(id, &usual, now)));
+        let taken = [0, 1, 2, 3].map(|engine| device.take_batch(engine, &mut keys, now).len());
+        assert_eq!(taken, [3, 3, 2, 2]);
+        (0..200).for_each(|id| device.enqueue(waiting(id, &usual, now)));
+        device.take_in_service(|_| true);
+        assert_eq!(device.take_batch(0, &mut keys, now).len(), 50);
+        (0..200).for_each(|id| device.enqueue(waiting(id, &usual, now)));
+        assert_eq!(device.take_batch(1, &mut keys, now).len(), 64, "the most that go into one request");
+    }
+
+    #[test]
     fn a_finish_time_has_what_is_in_service_and_what_waits_and_free_lanes_cost_nothing() {
         let usual = key(Curve::P256);
         let (mut device, mut keys, now) = (device(8, 1), 0, Instant::now());
@@ -541,12 +579,12 @@ mod tests {
         }
         device.enqueue(waiting(9, &clear, now));
         let ids = |given: Vec<Waiting>| given.iter().map(|waiting| waiting.job.id).collect::<Vec<_>>();
-        assert_eq!(ids(device.check_for_stall(now + SILENCE_MIN)), []);
+        assert!(ids(device.check_for_stall(now + SILENCE_MIN)).is_empty());
         assert!(device.is_usable());
         let late = now + SILENCE_MIN + CALL;
         assert_eq!(ids(device.check_for_stall(late)), [9, 0], "what waits, and what others can do");
         assert!(!device.is_usable());
-        assert_eq!(ids(device.check_for_stall(now + SILENCE_MAX)), []);
+        assert!(ids(device.check_for_stall(now + SILENCE_MAX)).is_empty());
         assert_eq!(ids(device.check_for_stall(now + SILENCE_MAX + CALL)), [1]);
         assert!(device.answered(1).is_none() && device.heard_of(0) && !device.heard_of(0));
         assert!(device.is_usable(), "one engine answers again");

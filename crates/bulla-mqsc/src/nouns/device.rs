@@ -14,11 +14,14 @@ use crate::table::{
     Act, Attribute, Command, DESCR, DEVICE_STATE, DEVICE_TEXT_CHARS_MAX, DEVICE_TYPE, Doing, ENGINES, ERRORS, INSERV,
     JOBS, Key, Kind, NameUse, PENDING, REASON, TIMEOUT_MS_MAX, TIMEOUT_MS_MIN, UTIL, WAITING, words,
 };
-use bulla_catalog::objects::device::{ACCELERATOR, CPU, TIMEOUT_DEFAULT};
+use bulla_catalog::objects::device::{ACCELERATOR, CPU, MOUNT_DEFAULT, TIMEOUT_DEFAULT};
 use bulla_catalog::status::{DeviceState, DeviceStatus};
 use bulla_catalog::system_queues::SYSTEM_PREFIX;
-use bulla_catalog::{BaseProfile, DEVICES_MAX, Definitions, DeviceDefinition, ModelSetup, Setup, Sort, TokenSetup};
+use bulla_catalog::{
+    BaseProfile, DEVICES_MAX, Definitions, DeviceDefinition, ModelSetup, Setup, Sort, TokenSetup, TransitSetup,
+};
 use bulla_device::coprocessor::{Uri, UriError};
+use bulla_device::transit::{Address, AddressError, is_path};
 use bulla_device::{Form, Kind as DeviceKind, Operations, Profile, ProfileError};
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
@@ -44,9 +47,9 @@ static FIELDS: &[Field<DeviceDefinition>] = &[
         &ENGINES,
         |of| Cell::Number(of.engines().unwrap_or_default().into()),
         |of, value| match &mut of.setup {
-            Setup::Coprocessor(TokenSetup { engines, .. }) | Setup::Modelled(ModelSetup { engines, .. }) => {
-                *engines = clamped(value.number());
-            }
+            Setup::Coprocessor(TokenSetup { engines, .. })
+            | Setup::Transit(TransitSetup { engines, .. })
+            | Setup::Modelled(ModelSetup { engines, .. }) => *engines = clamped(value.number()),
             _ => {}
         },
     ),
@@ -85,9 +88,68 @@ static FIELDS: &[Field<DeviceDefinition>] = &[
         "TIMEOUT",
         Kind::Number { min: TIMEOUT_MS_MIN, max: TIMEOUT_MS_MAX },
         "5000",
-        "How long a job on a COPROCESSOR may take, in milliseconds. The device has then failed it.",
-        |of| Cell::Number(token(of).map_or(0, |token| token.timeout.as_millis().try_into().unwrap_or(u64::MAX))),
-        |of, value| with_token(of, |token| token.timeout = Duration::from_millis(value.number())),
+        "How long a job on a COPROCESSOR, or a request to the server of a TRANSIT device, may take, in milliseconds. The \
+         device has then failed it.",
+        |of| {
+            let timeout = token(of).map(|token| token.timeout).or(transit(of).map(|transit| transit.timeout));
+            Cell::Number(timeout.map_or(0, |timeout| timeout.as_millis().try_into().unwrap_or(u64::MAX)))
+        },
+        |of, value| {
+            let timeout = Duration::from_millis(value.number());
+            with_token(of, |token| token.timeout = timeout);
+            with_transit(of, |transit| transit.timeout = timeout);
+        },
+    ),
+    Field::new(
+        "ADDRESS",
+        Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+        "",
+        "Where the server of a TRANSIT device is, as https://HOST:PORT. Needed. Redirects are not followed.",
+        |of| Cell::Text(transit(of).and_then(|of| of.address.as_ref()).map_or_else(String::new, Address::to_string)),
+        |of, value| with_transit(of, |transit| transit.address = value.text().parse().ok()),
+    ),
+    Field::new(
+        "CAFILE",
+        Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+        "",
+        "The certificates (PEM) of the authorities of which one must have issued the certificate of a TRANSIT device's \
+         server, by the file's absolute path. Needed: the system's authorities are not asked.",
+        |of| transit(of).map_or(Cell::word(""), |transit| path(&transit.authorities)),
+        |of, value| with_transit(of, |transit| transit.authorities = PathBuf::from(value.text())),
+    ),
+    Field::new(
+        "CERTFILE",
+        Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+        "' '",
+        "A certificate with its private key (PEM) for a TRANSIT device's server that asks its clients for one, by the \
+         absolute path of a file that only its owner can read; blank for none.",
+        |of| transit(of).and_then(|of| of.client_certificate.as_deref()).map_or(Cell::word(""), path),
+        |of, value| with_transit(of, |of| of.client_certificate = unless_blank(&value.text()).map(PathBuf::from)),
+    ),
+    Field::new(
+        "TOKENFILE",
+        Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+        "",
+        "A file whose first line is the token that a TRANSIT device shows its server, by its absolute path. Needed. Only \
+         its owner may read it. It is read at the start, and again when the server refuses the token.",
+        |of| transit(of).map_or(Cell::word(""), |transit| path(&transit.token_file)),
+        |of, value| with_transit(of, |transit| transit.token_file = PathBuf::from(value.text())),
+    ),
+    Field::new(
+        "MOUNT",
+        Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+        MOUNT_DEFAULT,
+        "Where the transit engine is mounted on the server of a TRANSIT device.",
+        |of| Cell::word(transit(of).map_or("", |transit| transit.mount.as_str())),
+        |of, value| with_transit(of, |transit| transit.mount = value.text()),
+    ),
+    Field::new(
+        "NAMESPACE",
+        Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+        "' '",
+        "The namespace of the transit engine, where the server of a TRANSIT device has several; blank for none.",
+        |of| Cell::word(transit(of).and_then(|transit| transit.namespace.as_deref()).unwrap_or_default()),
+        |of, value| with_transit(of, |transit| transit.namespace = unless_blank(&value.text())),
     ),
     Field::new(
         "PROFILE",
@@ -173,6 +235,8 @@ static COMMANDS: [Command; 6] = {
                     "DEFINE DEVICE(ACCEL2) TYPE(ACCELERATOR)",
                     "DEFINE DEVICE(HSM) TYPE(COPROCESSOR) MODULE('/usr/lib/softhsm/libsofthsm2.so') \
                      TOKEN('pkcs11:token=bulla') PINFILE('/etc/bulla/hsm.pin') ENGINES(4)",
+                    "DEFINE DEVICE(VAULT) TYPE(TRANSIT) ADDRESS('https://vault.example:8200') \
+                     CAFILE('/etc/bulla/vault-ca.pem') TOKENFILE('/run/bulla/vault-token') ENGINES(4)",
                     "DEF DEV(CARD) TYPE(MODELLED) PROFILE(ACCELERATOR) SERVICE('RSA-CRT-4096=3100') ENGINES(2) \
                      AUTOSTART(NO)",
                 ],
@@ -226,11 +290,12 @@ const STOP: Command = verb(
 );
 
 /// Every TYPE as it is written.
-const TYPES: [(&str, DeviceKind); 5] = [
+const TYPES: [(&str, DeviceKind); 6] = [
     ("CPU", DeviceKind::Cpu),
     ("SOFTWARE", DeviceKind::Software),
     ("ACCELERATOR", DeviceKind::Accelerator),
     ("COPROCESSOR", DeviceKind::Coprocessor),
+    ("TRANSIT", DeviceKind::Transit),
     ("MODELLED", DeviceKind::Modelled),
 ];
 
@@ -258,6 +323,10 @@ enum Refused {
     NotAbsolute { keyword: &'static str },
     /// Not a PKCS#11 URI, or one with a PIN in it.
     Token(UriError),
+    /// Not an address of a server.
+    Address(AddressError),
+    /// Not a path on a server.
+    NotAPath { keyword: &'static str },
     /// SERVICE holds something else than service times.
     Service(ProfileError),
 }
@@ -266,7 +335,7 @@ impl Refused {
     fn hint(&self) -> Option<String> {
         match self {
             Refused::NoType => {
-                Some("a device that can be defined is an ACCELERATOR, a COPROCESSOR or MODELLED".to_owned())
+                Some("a device that can be defined is an ACCELERATOR, a COPROCESSOR, TRANSIT or MODELLED".to_owned())
             }
             Refused::OtherType { from: DeviceKind::Cpu | DeviceKind::Software, .. } => {
                 Some("the device CPU is CPU or SOFTWARE".to_owned())
@@ -277,6 +346,8 @@ impl Refused {
                 Some("write it into a file that only its owner may read, and name that with PINFILE".to_owned())
             }
             Refused::Token(_) => Some("write TOKEN('pkcs11:token=NAME')".to_owned()),
+            Refused::Address(_) => Some("write ADDRESS('https://vault.example:8200')".to_owned()),
+            Refused::NotAPath { .. } => Some("letters, digits, _, - and ., in parts joined by /".to_owned()),
             Refused::Service(_) => Some("write SERVICE('RSA-CRT-2048=507,RSA-ME-2048=46'), in microseconds".to_owned()),
             _ => None,
         }
@@ -296,6 +367,8 @@ impl Display for Refused {
             Refused::SecondCpu => f.write_str("the processor is the device CPU, and no other one"),
             Refused::NotAbsolute { keyword } => write!(f, "{keyword} takes an absolute path"),
             Refused::Token(error) => write!(f, "TOKEN cannot be read: {error}"),
+            Refused::Address(error) => write!(f, "ADDRESS cannot be read: {error}"),
+            Refused::NotAPath { keyword } => write!(f, "{keyword} is no path on a server"),
             Refused::Service(error) => write!(f, "SERVICE cannot be read: {error}"),
         }
     }
@@ -325,6 +398,7 @@ impl Rules for DeviceDefinition {
                 engines: 1,
                 timeout: TIMEOUT_DEFAULT,
             })),
+            (None, Some(DeviceKind::Transit)) => DeviceDefinition::new(Setup::Transit(TransitSetup::default())),
             (None, Some(DeviceKind::Modelled)) => {
                 let setup = ModelSetup { base: BaseProfile::Coprocessor, service: String::new(), engines: 1 };
                 DeviceDefinition::new(Setup::Modelled(setup))
@@ -342,7 +416,11 @@ impl Rules for DeviceDefinition {
         match key {
             Key::Engines => self.engines().is_some(),
             Key::Pending => self.pending().is_some(),
-            Key::Own("MODULE" | "TOKEN" | "PINFILE" | "TIMEOUT") => token(self).is_some(),
+            Key::Own("MODULE" | "TOKEN" | "PINFILE") => token(self).is_some(),
+            Key::Own("TIMEOUT") => token(self).is_some() || transit(self).is_some(),
+            Key::Own("ADDRESS" | "CAFILE" | "CERTFILE" | "TOKENFILE" | "MOUNT" | "NAMESPACE") => {
+                transit(self).is_some()
+            }
             Key::Own("PROFILE" | "SERVICE" | TIMES) => model(self).is_some(),
             _ => true,
         }
@@ -372,8 +450,11 @@ impl Rules for DeviceDefinition {
         }
         let text = setting.value.text();
         let wrong = match keyword {
-            "MODULE" => absolute(keyword, &text).err(),
-            "PINFILE" if !text.is_empty() => absolute(keyword, &text).err(),
+            "MODULE" | "CAFILE" | "TOKENFILE" => absolute(keyword, &text).err(),
+            "PINFILE" | "CERTFILE" if !text.trim().is_empty() => absolute(keyword, &text).err(),
+            "ADDRESS" => text.parse::<Address>().err().map(Refused::Address),
+            "MOUNT" => (!is_path(&text)).then_some(Refused::NotAPath { keyword }),
+            "NAMESPACE" if !text.trim().is_empty() => (!is_path(&text)).then_some(Refused::NotAPath { keyword }),
             "TOKEN" => token_uri(&text).err(),
             "SERVICE" => model(self).and_then(|model| {
                 let model = ModelSetup { service: text, ..model.clone() };
@@ -385,12 +466,19 @@ impl Rules for DeviceDefinition {
     }
 
     fn check(&self, _name: &str, _definitions: &Definitions) -> Result<(), Failure> {
-        let Some(token) = token(self) else { return Ok(()) };
-        let kind = DeviceKind::Coprocessor;
-        match (token.module.as_os_str().is_empty(), token.token.is_empty()) {
-            (true, _) => Err(refused(&Refused::Missing { keyword: "MODULE", kind })),
-            (_, true) => Err(refused(&Refused::Missing { keyword: "TOKEN", kind })),
-            _ => Ok(()),
+        let is_empty = |path: &Path| path.as_os_str().is_empty();
+        let needed = match &self.setup {
+            Setup::Coprocessor(token) => vec![("MODULE", is_empty(&token.module)), ("TOKEN", token.token.is_empty())],
+            Setup::Transit(transit) => vec![
+                ("ADDRESS", transit.address.is_none()),
+                ("CAFILE", is_empty(&transit.authorities)),
+                ("TOKENFILE", is_empty(&transit.token_file)),
+            ],
+            _ => Vec::new(),
+        };
+        match needed.into_iter().find(|(_, is_missing)| *is_missing) {
+            Some((keyword, _)) => Err(refused(&Refused::Missing { keyword, kind: self.kind() })),
+            None => Ok(()),
         }
     }
 
@@ -463,6 +551,19 @@ fn token(device: &DeviceDefinition) -> Option<&TokenSetup> {
 fn with_token(device: &mut DeviceDefinition, set: impl FnOnce(&mut TokenSetup)) {
     if let Setup::Coprocessor(token) = &mut device.setup {
         set(token);
+    }
+}
+
+fn transit(device: &DeviceDefinition) -> Option<&TransitSetup> {
+    match &device.setup {
+        Setup::Transit(transit) => Some(transit),
+        _ => None,
+    }
+}
+
+fn with_transit(device: &mut DeviceDefinition, set: impl FnOnce(&mut TransitSetup)) {
+    if let Setup::Transit(transit) = &mut device.setup {
+        set(transit);
     }
 }
 
@@ -569,6 +670,14 @@ mod tests {
             assert!(matches!(refused, Refused::Token(UriError::PinValue)), "{uri}");
             assert!(!format!("{refused}{refused:?}{:?}", refused.hint()).contains("s3cr3t"));
         }
+    }
+
+    #[test]
+    fn an_address_with_a_password_is_refused_and_not_shown() {
+        let error = "https://u:s3cr3t@vault.example".parse::<Address>().unwrap_err();
+        let refused = Refused::Address(error);
+        assert_eq!(refused.to_string(), "ADDRESS cannot be read: it has a user in it");
+        assert!(!format!("{refused:?}{:?}", refused.hint()).contains("s3cr3t"));
     }
 
     #[test]

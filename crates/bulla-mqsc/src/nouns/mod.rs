@@ -205,6 +205,22 @@ mod tests {
         }
     }
 
+    /// What only a device of one TYPE has, and times that are read.
+    const DEVICE_OF_ONE_TYPE: [&str; 12] = [
+        "TYPE",
+        "MODULE",
+        "TOKEN",
+        "PINFILE",
+        "TIMEOUT",
+        "SERVICE",
+        "ADDRESS",
+        "CAFILE",
+        "CERTFILE",
+        "TOKENFILE",
+        "MOUNT",
+        "NAMESPACE",
+    ];
+
     /// Attributes of which any value makes sense only with others: what stands there instead, with the object's name.
     fn needed(noun: &str, name: &str) -> (&'static [&'static str], String) {
         match noun {
@@ -222,8 +238,7 @@ mod tests {
                 "CHLTYPE(SDR) CONNAME('h') XMITQ(X)".into(),
             ),
             "POLICY" => (&["KEYREUSE", "WEAK"], "SIGNALG(SHA256) ENCALG(AES256) RECIP('CN=a', 'CN=it''s')".into()),
-            // What only a device of TYPE(COPROCESSOR) has, and times that are read.
-            "DEVICE" => (&["TYPE", "MODULE", "TOKEN", "PINFILE", "TIMEOUT", "SERVICE"], "TYPE(MODELLED)".into()),
+            "DEVICE" => (&DEVICE_OF_ONE_TYPE, "TYPE(MODELLED)".into()),
             "ADDRMAP" => (&["QUEUE", "TOPIC"], format!("TOPIC('it''s/{name}')")),
             // Made for an application: never removed.
             "QLOCAL" => (&["DEFTYPE"], String::new()),

@@ -48,7 +48,8 @@ fn what_is_not_given_is_the_table_s_default() {
         check(noun.commands()[0].verb, noun.word(), |key| noun.default_cell(key));
     }
     check("ALTER", "QMGR", |key| Definitions::initial("Q").queue_manager.cell(key));
-    for setup in ["COPROCESSOR) MODULE('/m') TOKEN('pkcs11:token=t'", "MODELLED", "ACCELERATOR"] {
+    const TRANSIT: &str = "TRANSIT) ADDRESS('https://v') CAFILE('/c') TOKENFILE('/t'";
+    for setup in ["COPROCESSOR) MODULE('/m') TOKEN('pkcs11:token=t'", TRANSIT, "MODELLED", "ACCELERATOR"] {
         let device = &built(&format!("DEF DEV(D) TYPE({setup})")).devices["D"];
         for attribute in table::command("DEFINE", "DEVICE").unwrap().attributes {
             let shown = match nouns::device::DEVICE.kept(device, attribute.key) {
@@ -333,6 +334,9 @@ fn definitions_are_read_back_as_they_were_written() {
         "TYPE(ACCELERATOR) AUTOSTART(NO)",
         "TYPE(COPROCESSOR) MODULE('/a b''c/é.so') TOKEN('pkcs11:token=a%20b;serial=1') ENGINES(16) TIMEOUT(600000)",
         "TYPE(COPROCESSOR) MODULE('/x.so') TOKEN('pkcs11:token=t') PINFILE('/run/pin') PENDING(3)",
+        "TYPE(TRANSIT) ADDRESS('https://vault.example:8200') CAFILE('/ca.pem') TOKENFILE('/token')",
+        "TYPE(TRANSIT) ADDRESS('https://[::1]') CAFILE('/a b''c.pem') TOKENFILE('/t') CERTFILE('/c') MOUNT('a/b') \
+         NAMESPACE('team/x') ENGINES(4) TIMEOUT(900) PENDING(7)",
         "TYPE(MODELLED)",
         "TYPE(MODELLED) PROFILE(ACCELERATOR) SERVICE('RSA-ME-1024=7, ECDH-521=0.25') ENGINES(5)",
     ];

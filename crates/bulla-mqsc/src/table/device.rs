@@ -5,12 +5,13 @@ use super::{Attribute, ENGINES_MAX, Key, Kind, PENDING_MAX, attribute, shown, wo
 pub(crate) static DEVICE_TYPE: Attribute = attribute(
     Key::DeviceType,
     "TYPE",
-    words(&["CPU", "SOFTWARE", "ACCELERATOR", "COPROCESSOR", "MODELLED"]),
+    words(&["CPU", "SOFTWARE", "ACCELERATOR", "COPROCESSOR", "TRANSIT", "MODELLED"]),
     "",
     "What does the work. CPU: this machine's processor. SOFTWARE: the same without its instructions for cryptography, \
      from the next start of the queue manager on. ACCELERATOR: eight private-key operations at once on the processor's \
-     wide registers, clear keys. COPROCESSOR: a PKCS#11 token, keys never leave it. MODELLED: a device that this \
-     machine has not, with the service times of a profile. Only the device CPU is CPU or SOFTWARE, and ALTER changes a \
+     wide registers, clear keys. COPROCESSOR: a PKCS#11 token, keys never leave it. TRANSIT: the transit engine of a \
+     HashiCorp Vault or OpenBao server, keys never leave it. MODELLED: a device that this machine has not, with the \
+     service times of a profile. Only the device CPU is CPU or SOFTWARE, and ALTER changes a \
      TYPE between those two alone.",
 );
 pub(crate) static ENGINES: Attribute = attribute(
@@ -18,7 +19,8 @@ pub(crate) static ENGINES: Attribute = attribute(
     "ENGINES",
     Kind::Number { min: 1, max: ENGINES_MAX },
     "1",
-    "Engines that work side by side: sessions of a COPROCESSOR, engines of a MODELLED device.",
+    "Engines that work side by side: sessions of a COPROCESSOR, connections of a TRANSIT device, engines of a MODELLED \
+     one.",
 );
 pub(crate) static PENDING: Attribute = attribute(
     Key::Pending,
@@ -26,7 +28,7 @@ pub(crate) static PENDING: Attribute = attribute(
     Kind::Number { min: 0, max: PENDING_MAX },
     "0",
     "Most jobs that wait for the device, those in service not counted; further ones go to other devices, or wait in \
-     front. 0 stands for 8 for each engine, and for 16, two batches, at an ACCELERATOR.",
+     front. 0 stands for 8 for each engine, for 64 at a TRANSIT device, and for 16, two batches, at an ACCELERATOR.",
 );
 pub(crate) static DEVICE_STATE: Attribute = shown(
     Key::DeviceState,

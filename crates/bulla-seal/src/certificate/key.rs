@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
-use bulla_device::coprocessor::{Uri, UriError};
+use bulla_device::KeyUri;
 use openssl::ec::{Asn1Flag, EcGroup, EcKey};
 use openssl::error::ErrorStack;
 use openssl::hash::MessageDigest;
@@ -210,7 +210,7 @@ fn encrypted(der: &[u8], passphrase: &Passphrase) -> Result<Vec<u8>, KeyError> {
 pub fn read_private_key(pem: &[u8], passphrase: Option<&Passphrase>) -> Result<PKey<Private>, KeyError> {
     match read_key_source(pem, passphrase)? {
         KeySource::Clear(key) => Ok(key),
-        KeySource::Token(uri) => Err(KeyError::OnToken { uri: uri.to_string() }),
+        KeySource::Elsewhere(uri) => Err(KeyError::Elsewhere { uri }),
     }
 }
 
@@ -245,8 +245,8 @@ fn read_pem(pem: &[u8], passphrase: Option<&Passphrase>) -> Result<PKey<Private>
 pub enum KeySource {
     /// In the file.
     Clear(PKey<Private>),
-    /// On a token.
-    Token(Box<Uri>),
+    /// On a token, or in a transit engine.
+    Elsewhere(KeyUri),
 }
 
 /// Shows where it is, nothing more.
@@ -254,14 +254,13 @@ impl fmt::Debug for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             KeySource::Clear(_) => f.write_str("Clear(..)"),
-            KeySource::Token(uri) => write!(f, "Token({uri})"),
+            KeySource::Elsewhere(uri) => write!(f, "Elsewhere({uri})"),
         }
     }
 }
 
-/// The one private key of a file: in PEM as [`read_private_key`] reads it, or in a line of its own the PKCS#11 URI
-/// (RFC 7512) of a key on a token. Such a line can't be in PEM, which has no colon outside headers. The URI's query
-/// is left out: which module is loaded, and with which PIN, is the device's definition.
+/// The one private key of a file: in PEM as [`read_private_key`] reads it, or in a line of its own the URI of a key on a
+/// token or in a transit engine ([`KeyUri`]). Such a line can't be in PEM, which has no colon outside headers.
 ///
 /// # Errors
 /// [`KeyError`].
@@ -271,13 +270,12 @@ pub fn read_key_source(pem: &[u8], passphrase: Option<&Passphrase>) -> Result<Ke
     if uris.next().is_some() || pem_keys(pem) > 0 {
         return Err(KeyError::Several);
     }
-    let uri: Uri = line.parse().map_err(|error: UriError| KeyError::Uri { why: error.to_string() })?;
-    Ok(KeySource::Token(Box::new(uri.without_query())))
+    line.parse().map(KeySource::Elsewhere).map_err(|why| KeyError::Uri { why })
 }
 
 fn uri_lines(pem: &[u8]) -> impl Iterator<Item = &str> {
     let lines = pem.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    lines.filter_map(|line| std::str::from_utf8(line).ok()).filter(|line| Uri::looks_like_one(line))
+    lines.filter_map(|line| std::str::from_utf8(line).ok()).filter(|line| KeyUri::looks_like_one(line))
 }
 
 fn pem_keys(pem: &[u8]) -> usize {
@@ -300,12 +298,12 @@ pub enum KeyError {
     WrongPassphrase,
     /// It is damaged.
     Malformed,
-    /// It is on a token, and does not leave it.
-    OnToken {
-        /// Its PKCS#11 URI.
-        uri: String,
+    /// It is on a token or in a transit engine, and does not leave that.
+    Elsewhere {
+        /// What names it.
+        uri: KeyUri,
     },
-    /// A line that begins like a PKCS#11 URI is none.
+    /// A line that begins like the URI of a key is none.
     Uri {
         /// Why.
         why: String,
@@ -337,7 +335,12 @@ impl fmt::Display for KeyError {
             KeyError::Locked => f.write_str("private key is encrypted and there is no passphrase for it"),
             KeyError::WrongPassphrase => f.write_str("wrong passphrase for the private key"),
             KeyError::Malformed => f.write_str("private key is damaged"),
-            KeyError::OnToken { uri } => write!(f, "the private key is on a token and does not leave it: {uri}"),
+            KeyError::Elsewhere { uri: uri @ KeyUri::Token(_) } => {
+                write!(f, "the private key is on a token and does not leave it: {uri}")
+            }
+            KeyError::Elsewhere { uri: uri @ KeyUri::Transit(_) } => {
+                write!(f, "the private key is in a transit engine and does not leave it: {uri}")
+            }
             KeyError::Uri { why } => f.write_str(why),
             KeyError::Size { word } => write!(
                 f,
@@ -391,10 +394,13 @@ mod tests {
             Ok(source) => format!("{source:?}"),
             Err(error) => error.to_string(),
         };
-        assert_eq!(with("pkcs11:token=hsm;id=%01\r\n"), "Token(pkcs11:token=hsm;id=%01)");
-        assert_eq!(with("PKCS11:object=k?pin-source=file:/pin&module-path=/m.so"), "Token(pkcs11:object=k)");
+        assert_eq!(with("pkcs11:token=hsm;id=%01\r\n"), "Elsewhere(pkcs11:token=hsm;id=%01)");
+        assert_eq!(with("PKCS11:object=k?pin-source=file:/pin&module-path=/m.so"), "Elsewhere(pkcs11:object=k)");
         assert_eq!(with("pkcs11:token=hsm\npkcs11:token=hsm"), "more than one private key");
         assert_eq!(with("pkcs11:colour=red"), "PKCS#11 URI with the unknown attribute \"colour\"");
+        assert_eq!(with("transit:key=orders;version=2"), "Elsewhere(transit:key=orders;version=2)");
+        assert_eq!(with("transit:key=orders"), "transit URI without version");
+        assert_eq!(with("transit:key=a;version=1\npkcs11:token=hsm"), "more than one private key");
         assert!(with("pkcs11:token=a?pin-value=1234").ends_with("name a file for it"));
         assert_eq!(with("#pkcs11:token=hsm"), "no private key");
         let key = PrivateKeyPem::write(&KeySpec::Ec(Curve::P192).generate().unwrap(), None).unwrap();

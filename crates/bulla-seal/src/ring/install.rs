@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use bulla_device::coprocessor::Uri;
+use bulla_device::KeyUri;
 use openssl::rand::rand_bytes;
 use zeroize::Zeroizing;
 
@@ -39,19 +39,19 @@ pub fn install_own(
     install(dir, Place::Own, label, &text)
 }
 
-/// As [`install_own`], for a key on a token: its PKCS#11 URI stands in the place of the key.
+/// As [`install_own`], for a key on a token or in a transit engine: its URI stands in the place of the key.
 ///
 /// # Errors
 /// [`RingError::Label`], [`RingError::Io`].
-pub fn install_own_on_token(
+pub fn install_own_elsewhere(
     dir: &Path,
     label: &str,
     certificate: &Certificate,
     chain: &[Certificate],
-    uri: &Uri,
+    uri: &KeyUri,
 ) -> Result<PathBuf, RingError> {
     let mut text = certificates(certificate, chain);
-    text.extend_from_slice(format!("{}\n", uri.without_query()).as_bytes());
+    text.extend_from_slice(format!("{uri}\n").as_bytes());
     install(dir, Place::Own, label, &text)
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bulla_device::{DeviceError, PrivateKey, PublicKey};
+use bulla_device::{DeviceError, KeyUri, PrivateKey, PublicKey};
 use openssl::sha::sha256;
 use zeroize::Zeroizing;
 
@@ -352,12 +352,18 @@ fn read(
                         .ok_or_else(|| RingError::NoCertificate { path: path.to_owned() })?;
                     (chain.remove(at), PrivateKey::clear(key).map_err(unusable)?)
                 }
-                // The token is not asked: that its key is the certificate's shows when it is first used.
-                KeySource::Token(uri) => {
+                // Token and server are not asked: that the key is the certificate's shows when it is first used.
+                KeySource::Elsewhere(uri) => {
                     let certificate = chain.remove(0); // not empty
                     let public = PublicKey::new(certificate.public_key()).map_err(unusable)?;
-                    let secret = rejection::of_ring(ring)?;
-                    (certificate, PrivateKey::on_token_with(public, uri.to_string(), &secret))
+                    let key = match uri {
+                        KeyUri::Token(_) => {
+                            PrivateKey::on_token_with(public, uri.to_string(), &rejection::of_ring(ring)?)
+                        }
+                        // It opens no PKCS#1 v1.5, so nothing is to be kept for that.
+                        KeyUri::Transit(_) => PrivateKey::on_token(public, uri.to_string()),
+                    };
+                    (certificate, key)
                 }
             };
             Content::Own(Arc::new(Own { label, certificate, chain, key }))

@@ -41,7 +41,7 @@ pub use crl::Crl;
 pub use error::RingError;
 pub(crate) use install::write_private;
 pub use install::{
-    create, install_crl, install_own, install_own_on_token, install_person, install_trust, set_revocation,
+    create, install_crl, install_own, install_own_elsewhere, install_person, install_trust, set_revocation,
 };
 pub use load::{CRL_BYTES_MAX, PEM_BYTES_MAX, PEM_CERTIFICATES_MAX, RING_FILES_MAX, Survey, survey};
 pub use rings::{CHECK_INTERVAL, OnChange, PEOPLE_CHECKED_MAX, Rings, USER_BYTES_MAX};

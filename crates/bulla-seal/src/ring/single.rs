@@ -69,7 +69,9 @@ fn own(path: &Path, certificate: &Path, passphrase: Option<&Passphrase>) -> Resu
     let bad = |why| RingError::Key { path: path.to_owned(), why };
     let (bytes, _) = load::bytes(path, Place::Own)?;
     let KeySource::Clear(key) = read_key_source(&bytes, passphrase).map_err(bad)? else {
-        return Err(bad(KeyError::Library { why: "the key is on a token, which a ring names".to_owned() }));
+        return Err(bad(KeyError::Library {
+            why: "the key is not in the file, and a ring names such keys".to_owned(),
+        }));
     };
     let (bytes, _) = load::bytes(certificate, Place::People)?;
     let mut chain = load::certificates(certificate, &bytes)?;

@@ -11,13 +11,13 @@ use args::{
     CertCommand, CreateArgs, ExportArgs, Format, ImportArgs, ListArgs, PassphraseArgs, Place, ProfileArgs, RenewArgs,
     RevokeArgs, SetArgs, ShowArgs, SignArgs, SignerArgs,
 };
-use bulla_device::coprocessor::Uri;
+use bulla_device::KeyUri;
 use bulla_seal::certificate::authority::{Authority, AuthorityError, Founding, Request};
 use bulla_seal::certificate::bundle::{Bundle, to_pkcs12};
 use bulla_seal::certificate::create::{self, AlternativeName, Asked, CreateError, Profile};
 use bulla_seal::certificate::{
-    Certificate, KeyError, KeyKind, KeySource, KeyUse, Passphrase, PrivateKeyPem, read_key_source, read_private_key,
-    utc,
+    Certificate, KeyError, KeyKind, KeySource, KeyUse, Passphrase, PrivateKeyPem, Usage, read_key_source,
+    read_private_key, utc,
 };
 use bulla_seal::ring::{self, Ring, RingError};
 use bulla_table::{Column, Table};
@@ -70,7 +70,8 @@ fn create(data: &Data<'_>, args: &CreateArgs, now: SystemTime, out: &mut dyn Wri
     let days = args.profile.days.unwrap_or(365);
     if let (Some(request), Some(key_out)) = (&args.request, &args.key_out) {
         let profile = Profile { dn: args.dn.clone(), uses, days, alternative_names: args.profile.san.clone() };
-        if let Some(key) = args.token.make(data.0, args.key, &key_label(args))? {
+        if let Some(key) = args.token.make(data.0, args.key, &key_label(args), &args.profile.usage)? {
+            let profile = Profile { uses: key.uses(&args.profile.usage), ..profile };
             write_new(request, &key.request(&profile)?)?;
             write_new(key_out, format!("{}\n", key.uri).as_bytes())?;
             return say(out, format_args!("request for {} in {}, key {}", args.dn, request.display(), key.uri));
@@ -88,9 +89,10 @@ fn create(data: &Data<'_>, args: &CreateArgs, now: SystemTime, out: &mut dyn Wri
     let dir = data.ring(user)?;
     check_passphrase(&dir, passphrase.as_ref())?;
     let (name, authority) = args.signer.open(data)?;
-    let (label, certificate, path) = match args.token.make(data.0, args.key, &key_label(args))? {
+    let (label, certificate, path) = match args.token.make(data.0, args.key, &key_label(args), &args.profile.usage)? {
         Some(key) => {
             let alternative_names = args.profile.san.clone();
+            let uses = key.uses(&args.profile.usage);
             let profile = Profile { dn: args.dn.clone(), uses, days, alternative_names };
             let request = key.request(&profile)?;
             let certificate = authority
@@ -98,7 +100,7 @@ fn create(data: &Data<'_>, args: &CreateArgs, now: SystemTime, out: &mut dyn Wri
                 .map_err(authority_failed)?;
             let label = args.label.clone().unwrap_or_else(|| label_of(&certificate));
             let chain = authority.chain();
-            let path = ring::install_own_on_token(&dir, &label, &certificate, &chain, &key.uri);
+            let path = ring::install_own_elsewhere(&dir, &label, &certificate, &chain, &key.uri);
             (label, certificate, path.map_err(ring_failed)?)
         }
         None => {
@@ -309,7 +311,7 @@ fn import(data: &Data<'_>, args: &ImportArgs, now: SystemTime, out: &mut dyn Wri
             let bytes = zeroize::Zeroizing::new(read_file(file)?);
             match read_key_source(&bytes, from.as_ref()).map_err(|error| failed(error).hint(FROM_HINT))? {
                 KeySource::Clear(key) => Some(key),
-                KeySource::Token(uri) => return import_token_key(&dir, args, chain, &uri, now, out),
+                KeySource::Elsewhere(uri) => return import_key_elsewhere(&dir, args, chain, &uri, now, out),
             }
         }
         None => bundle_key,
@@ -361,12 +363,26 @@ fn warn_of_dates(certificate: &Certificate, now: SystemTime) {
     }
 }
 
-/// The first certificate is taken for the key's; the token is not asked.
-fn import_token_key(
+/// A certificate by which others may seal what its key can't open is not taken.
+fn check_openable(certificate: &Certificate, uri: &KeyUri) -> Result<(), CliError> {
+    let agrees = certificate.check_usage(Usage::KeyAgreement).is_ok();
+    match uri {
+        KeyUri::Transit(_) if agrees => {
+            let message =
+                "the key of a curve opens nothing in a transit engine, and others may seal for this certificate";
+            let hint = "have one issued whose key usage is digitalSignature, or use an RSA key";
+            Err(CliError::failed(message).hint(hint))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first certificate is taken for the key's; token and server are not asked.
+fn import_key_elsewhere(
     dir: &Path,
     args: &ImportArgs,
     mut chain: Vec<Certificate>,
-    uri: &Uri,
+    uri: &KeyUri,
     now: SystemTime,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
@@ -377,8 +393,9 @@ fn import_token_key(
         return Err(CliError::failed("no certificate in the file"));
     }
     let certificate = chain.remove(0);
+    check_openable(&certificate, uri)?;
     let label = args.label.clone().unwrap_or_else(|| label_of(&certificate));
-    let path = ring::install_own_on_token(dir, &label, &certificate, &chain, uri).map_err(ring_failed)?;
+    let path = ring::install_own_elsewhere(dir, &label, &certificate, &chain, uri).map_err(ring_failed)?;
     warn_of_dates(&certificate, now);
     say(out, format_args!("imported {}, key {uri}, in {}", Line(&certificate), path.display()))
 }
@@ -536,7 +553,7 @@ impl ProfileArgs {
 }
 
 /// Sign and encrypt, as the key's type can.
-fn default_uses(kind: KeyKind) -> Vec<KeyUse> {
+pub(super) fn default_uses(kind: KeyKind) -> Vec<KeyUse> {
     match kind {
         KeyKind::Ec(_) => vec![KeyUse::DocSign, KeyUse::KeyAgree],
         _ => vec![KeyUse::DocSign, KeyUse::DataEncrypt],
@@ -571,7 +588,7 @@ fn find(survey: &ring::Survey, label: &str) -> Result<(Certificate, Vec<Certific
 fn own_key(dir: &Path, label: &str, passphrase: Option<&Passphrase>) -> Result<PKey<Private>, CliError> {
     let pem = zeroize::Zeroizing::new(read_file(&dir.join("own").join(format!("{label}.pem")))?);
     read_private_key(&pem, passphrase).map_err(|error| match error {
-        KeyError::OnToken { .. } => failed(error).hint("without --private, the certificate alone is exported"),
+        KeyError::Elsewhere { .. } => failed(error).hint("without --private, the certificate alone is exported"),
         error => failed(error).hint(PASSPHRASE_HINT),
     })
 }

@@ -29,7 +29,7 @@ pub(crate) fn look(doctor: &mut Doctor<'_>, way: &Way, findings: Option<&Finding
         }
         let users: Vec<String> =
             findings.users.iter().filter(|user| view.concerns(user)).map(|it| it.user.clone()).collect();
-        machine::tokens(doctor, &users);
+        machine::keys_elsewhere(doctor, &users, Some(&findings.policy));
         dates::of_rings(doctor, &users, &findings.policy, now);
     }
     files::disk(&doctor.manager.data, &mut doctor.found);

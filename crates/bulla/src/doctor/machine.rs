@@ -1,17 +1,18 @@
 //! The machine: what the process that asks is made of, and the devices of a queue manager.
 
 use super::{Doctor, TOLD_MAX, mend, user as about};
+use crate::catalog::Setup;
 use crate::catalog::diagnosis::{
     Condition, DEVICES, DUMPS, Diagnoses, INSTRUCTIONS, LANES, MEMORY, OPEN_FILES, OPENSSL,
 };
 use crate::catalog::status::DeviceState;
-use crate::catalog::{Setup, TokenSetup};
 use crate::manager::State;
-use bulla_device::Accelerator;
 use bulla_device::coprocessor::Uri;
 use bulla_device::key_memory::{self, KeyMemory};
+use bulla_device::{Accelerator, KeyUri};
+use bulla_seal::Policy;
 use rustix::process::{DumpableBehavior, Resource, dumpable_behavior, getrlimit};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -131,7 +132,7 @@ pub(super) fn devices(doctor: &mut Doctor<'_>, state: &State) {
             (DeviceState::Failed, _) => {
                 doctor.ill(check, Condition::Broken, device, ("key-unavailable", details), start())
             }
-            (_, Setup::Coprocessor(_)) => {
+            (_, Setup::Coprocessor(_) | Setup::Transit(_)) => {
                 doctor.ill(check, Condition::Broken, device, ("key-unavailable", details), start());
             }
             _ => doctor.ill(check, Condition::Warning, device, ("", details), start()),
@@ -142,56 +143,79 @@ pub(super) fn devices(doctor: &mut Doctor<'_>, state: &State) {
     }
 }
 
-/// For each key on a token in the rings of these users, the device that has it.
-pub(super) fn tokens(doctor: &mut Doctor<'_>, users: &[String]) {
+/// For each key of these users that is on a token or in a transit engine, the device that has it, and what that can't do
+/// although it may be asked for.
+pub(super) fn keys_elsewhere(doctor: &mut Doctor<'_>, users: &[String], policy: Option<&Policy>) {
     let manager = doctor.manager;
-    let defined: Vec<(String, TokenSetup)> = {
+    let defined: Vec<(String, Setup)> = {
         let state = manager.lock();
-        let devices = state.definitions.devices.iter();
-        devices
-            .filter_map(|(name, device)| match &device.setup {
-                Setup::Coprocessor(token) => Some((name.clone(), token.clone())),
-                _ => None,
-            })
-            .collect()
+        state.definitions.devices.iter().map(|(name, device)| (name.clone(), device.setup.clone())).collect()
     };
-    let mut keys = BTreeSet::new();
+    let mut keys = BTreeMap::new();
     for user in users {
         let Ok(ring) = manager.ring(user, Instant::now()) else { continue };
-        let uris = ring.own().iter().filter_map(|own| own.key.token_uri().map(str::to_owned));
-        keys.extend(uris.map(|uri| (user.clone(), uri)));
+        for own in ring.own() {
+            let Some(uri) = own.key.token_uri().and_then(|uri| uri.parse::<KeyUri>().ok()) else { continue };
+            let lacks = crate::policy_check::lacks(own, policy);
+            keys.insert((user.clone(), uri.to_string()), (uri, lacks));
+        }
     }
-    for (user, uri) in keys.into_iter().take(TOLD_MAX) {
-        let fits = |token: &TokenSetup| {
-            let (wanted, has) = (uri.parse::<Uri>(), token.token.parse::<Uri>());
-            wanted.ok().zip(has.ok()).is_some_and(|(wanted, has)| has.can_be_the_token_of(&wanted))
-        };
-        let fitting: Vec<&str> =
-            defined.iter().filter(|(_, token)| fits(token)).map(|(name, _)| name.as_str()).collect();
-        let status = |name: &&str| manager.workers.devices.status(name);
-        let runs = fitting.iter().find(|name| status(name).is_some_and(|it| it.state == DeviceState::Running));
-        match (runs, fitting.first()) {
-            (Some(device), _) => {
-                doctor.found.well(&DEVICES, about(&user), format!("its key is on the token of {device}, which runs"))
-            }
-            (None, Some(device)) => {
-                let status = status(device);
-                let state = status.as_ref().map_or("away", |status| status.state.as_str());
-                let why = status.and_then(|status| status.reason).map_or_else(String::new, |why| format!(": {why}"));
-                let details = format!("its key is on the token of {device}, which is {state}{why}");
-                let mend = vec![mend::mqsc(format!("START DEVICE({})", mend::quoted(device)))];
-                doctor.ill(&DEVICES, Condition::Broken, about(&user), ("key-unavailable", details), mend);
-            }
-            (None, None) => {
-                let mend = vec![mend::mqsc(
-                    "DEFINE DEVICE('<name>') TYPE(COPROCESSOR) MODULE('<library>') TOKEN('<pkcs11:token=…>') PINFILE('<file>')",
-                )];
-                let details = "its key is on a token, and no device is defined that could be that";
-                doctor.ill(&DEVICES, Condition::Broken, about(&user), ("key-unavailable", details), mend);
-            }
+    for ((user, _), (uri, lacks)) in keys.into_iter().take(TOLD_MAX) {
+        place(doctor, &defined, &user, &uri);
+        if let Some(lacks) = lacks {
+            doctor.ill(&DEVICES, Condition::Broken, about(&user), ("key-unavailable", lacks.to_owned()), Vec::new());
         }
     }
     if !doctor.found.has(&DEVICES) {
-        doctor.found.well(&DEVICES, "", "no key of these users is on a token");
+        doctor.found.well(&DEVICES, "", "no key of these users is on a token or in a transit engine");
+    }
+}
+
+/// Whether a device runs that has the key.
+fn place(doctor: &mut Doctor<'_>, defined: &[(String, Setup)], user: &str, uri: &KeyUri) {
+    let fits = |name: &str, setup: &Setup| match (uri, setup) {
+        (KeyUri::Token(uri), Setup::Coprocessor(token)) => {
+            token.token.parse::<Uri>().is_ok_and(|token| token.can_be_the_token_of(uri))
+        }
+        (KeyUri::Transit(uri), Setup::Transit(_)) => uri.can_be_at(name),
+        _ => false,
+    };
+    let (place, command) = match uri {
+        KeyUri::Token(_) => (
+            "on the token of",
+            "DEFINE DEVICE('<name>') TYPE(COPROCESSOR) MODULE('<library>') TOKEN('<pkcs11:token=…>') PINFILE('<file>')",
+        ),
+        KeyUri::Transit(_) => (
+            "in the transit engine of",
+            "DEFINE DEVICE('<name>') TYPE(TRANSIT) ADDRESS('<https://…>') CAFILE('<file>') TOKENFILE('<file>')",
+        ),
+    };
+    let fitting: Vec<&str> =
+        defined.iter().filter(|(name, setup)| fits(name, setup)).map(|(name, _)| name.as_str()).collect();
+    let devices = &doctor.manager.workers.devices;
+    let runs = |name: &&&str| devices.status(name).is_some_and(|it| it.state == DeviceState::Running);
+    match (fitting.iter().find(runs), fitting.first()) {
+        (Some(device), _) => {
+            doctor.found.well(&DEVICES, about(user), format!("its key is {place} {device}, which runs"));
+        }
+        (None, Some(device)) => {
+            let status = devices.status(device);
+            let state = status.as_ref().map_or("away", |status| status.state.as_str());
+            let why = status.and_then(|status| status.reason).map_or_else(String::new, |why| format!(": {why}"));
+            let details = format!("its key is {place} {device}, which is {state}{why}");
+            let mend = vec![mend::mqsc(format!("START DEVICE({})", mend::quoted(device)))];
+            doctor.ill(&DEVICES, Condition::Broken, about(user), ("key-unavailable", details), mend);
+        }
+        (None, None) => {
+            let place = place.trim_end_matches(" of").replace(" the ", " a ");
+            let details = format!("its key is {place}, and no device is defined that could be that");
+            doctor.ill(
+                &DEVICES,
+                Condition::Broken,
+                about(user),
+                ("key-unavailable", details),
+                vec![mend::mqsc(command)],
+            );
+        }
     }
 }

@@ -76,7 +76,7 @@ impl<'a> Doctor<'a> {
             Some(user) => vec![user.clone()],
             None => crate::policy_check::ring_users(self.manager).take(USERS_MAX).collect(),
         };
-        machine::tokens(self, &users);
+        machine::keys_elsewhere(self, &users, None);
     }
 
     /// How bad it is when something is wrong for one user: that user's way is broken; where all are asked about, others

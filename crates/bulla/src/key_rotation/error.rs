@@ -239,7 +239,9 @@ impl Display for RotationError {
             Self::SeveralKeys { user, serials: [signs, opens] } => {
                 write!(f, "{user} signs with the key {signs} and opens with the key {opens}")
             }
-            Self::OnToken { user, serial } => write!(f, "the key {serial} of {user} is on a token"),
+            Self::OnToken { user, serial } => {
+                write!(f, "the key {serial} of {user} is on a token or in a transit engine")
+            }
             Self::SharedKey { other, serial } => write!(f, "the ring of {other} has the private key {serial}, too"),
             Self::Replaced { serial } => write!(f, "the key {serial} is replaced already"),
             Self::TooMany { user, max } => write!(f, "{max} old keys of {user} wait for their last message"),

@@ -225,8 +225,8 @@ fn imported(
     let failed = |path: &Path, error: &dyn std::fmt::Display| CliError::failed(format!("{}: {error}", path.display()));
     let bytes = Zeroizing::new(input(file)?);
     // PKCS#12 and DER are no text, so that a line of it can't be a URI.
-    if let Ok(KeySource::Token(uri)) = read_key_source(&bytes, passphrase) {
-        return Err(failed(file, &format_args!("the key of an authority can't be on a token: {uri}")).hint(ON_TOKEN));
+    if let Ok(KeySource::Elsewhere(uri)) = read_key_source(&bytes, passphrase) {
+        return Err(failed(file, &format_args!("the key of an authority must be in its file: {uri}")).hint(ON_TOKEN));
     }
     let bundle = Bundle::read(&bytes, passphrase);
     let bundle = bundle.map_err(|error| failed(file, &error).hint("authority.passphrase_file names its passphrase"))?;
@@ -234,8 +234,8 @@ fn imported(
         (Some(path), _) => {
             let bytes = Zeroizing::new(input(path)?);
             read_private_key(&bytes, passphrase).map_err(|error| match error {
-                KeyError::OnToken { .. } => {
-                    failed(path, &format_args!("the key of an authority can't be on a token: {error}")).hint(ON_TOKEN)
+                KeyError::Elsewhere { .. } => {
+                    failed(path, &format_args!("the key of an authority must be in its file: {error}")).hint(ON_TOKEN)
                 }
                 error => failed(path, &error),
             })?
