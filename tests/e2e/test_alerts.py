@@ -26,6 +26,14 @@ CASES = {
         {"bulla_queue_depth": (LABELS | {"queue": "SYSTEM.DEAD.LETTER.QUEUE"}, "3x30")},
         {"bulla_queue_depth": (LABELS | {"queue": "ORDERS"}, "3x30")},
     ),
+    "BullaMessagesStranded": (
+        {"bulla_queue_stranded_messages": (LABELS | {"queue": "Q", "cause": "no-key"}, "3x30")},
+        {"bulla_queue_stranded_messages": (LABELS | {"queue": "Q", "cause": "no-key"}, "0x30")},
+    ),
+    "BullaKeyMissing": (
+        {"bulla_missing_keys": (LABELS, "1x30")},
+        {"bulla_missing_keys": (LABELS, "0x30")},
+    ),
     "BullaQueueStands": (
         {
             "bulla_queue_oldest_message_seconds": (LABELS | {"queue": "Q"}, "4000+60x30"),
@@ -89,8 +97,13 @@ def test_the_rules_are_rules_about_series_that_there_are():
 
 @pytest.mark.parametrize("alert", CASES)
 def test_an_alert_fires_when_it_should_and_not_else(alert, tmp_path):
+    check(alert, zip(CASES[alert], (1, 0)), tmp_path)
+
+
+def check(alert, cases, tmp_path):
+    """Whether so many alerts fire with each of these series, by `promtool`."""
     tests = []
-    for made, wanted in zip(CASES[alert], (1, 0)):
+    for made, wanted in cases:
         samples = [{"labels": "{}", "value": wanted}] if wanted else []
         expression = f'count(ALERTS{{alertname="{alert}", alertstate="firing"}})'
         tests.append(fires(made, [{"expr": expression, "eval_time": "25m", "exp_samples": samples}]))

@@ -322,7 +322,7 @@ def test_messages_that_no_reader_here_has_a_key_for_are_broken_and_those_for_ano
     try:
         found = doctor(site, queue, code=BROKEN)
         row = the(found, "MESSAGES", "not-a-recipient")
-        assert row["condition"] == "BROKEN" and "no user here can open 1 message" in row["details"]
+        assert row["condition"] == "BROKEN" and "no key ring here has a key that opens 1 message" in row["details"]
         mended(row, "--as own")
     finally:
         ring.own(identity).drop("own", spare)

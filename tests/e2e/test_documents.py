@@ -320,6 +320,14 @@ class Page:
         self.before = dict(before)
 
 
+def passwords(hosts, block):
+    """The two users can sign in."""
+    manager = hosts.one.manager
+    for user in ("orders", "billing"):
+        manager.add_user(user)
+        (hosts.one.folder / f"{user}.password").write_text(manager.passwords[user] + "\n")
+
+
 def documents_beside(hosts, block):
     """The pages themselves, as in a copy of the repository: commands name results and profiles that are kept there."""
     (hosts.one.folder / "docs").symlink_to(ROOT / "docs")
@@ -353,9 +361,13 @@ PAGES = {
         grants=ORDERS_TO_BILLING,
         before={"bulla policy check": private, "bulla error list": defective_message},
     ),
-    "key-rotation.md": Page(grants=ORDERS_TO_BILLING),
     "enrolment.md": Page(grants=ORDERS_TO_BILLING),
     "reseal.md": Page(grants=ORDERS_TO_BILLING),
+    "key-rotation.md": Page(
+        "SET AUTHREC PROFILE(SYSTEM.ADMIN.QMGR.EVENT) OBJTYPE(QUEUE) PRINCIPAL('*ANONYMOUS') AUTHADD(GET)",
+        grants=ORDERS_TO_BILLING,
+        before={"bulla cert create --ring orders": passwords},
+    ),
     "doctor.md": Page(grants=ORDERS_TO_BILLING, before={"bulla doctor ORDERS": people_with_keys}),
     "queues.md": Page("DEFINE QLOCAL(ORDERS)"),
     "http.md": Page(),

@@ -1,18 +1,25 @@
 """`DISPLAY KEYUSE`: which keys messages need, wherever they lie, and who has them."""
 
+import contextlib
+import json
+import re
+import urllib.request
+
 import pytest
 from proton import Message
 
-from manager import DEAD_LETTER_QUEUE, ERROR_QUEUE, shown_rows
+from manager import DEAD_LETTER_QUEUE, ERROR_QUEUE, shown_rows, wait_until
 from people import People
+from proton_driver import Refused
 from sites import PRIVACY, Site, clear, serial
+from test_alerts import LABELS, check
 from units import Unit
 
 
 @pytest.fixture(scope="module")
 def site(managers, authority):
-    people = People(managers(name="KEPT"), authority)
-    for name in ("orders", "billing", "audit"):
+    people = People(managers(name="KEPT", options=["--metrics", "127.0.0.1:0"]), authority)
+    for name in ("orders", "billing", "audit", "guarded"):
         people.add(name)
     site = Site(people.qm, people)
     yield site
@@ -151,16 +158,152 @@ def test_a_removed_key_is_seen_and_counts_outlive_a_restart(site):
     site.qm.start()
     without_age = lambda rows: {key: {**row, "MSGAGE": None} for key, row in rows.items()}  # noqa: E731
     assert without_age(key_use(site, queue)) == without_age(before)
-    ring = site.qm.data / "rings/billing/own"
+    with keyless(site, "billing"):
+        (row,) = key_use(site, queue, "WHERE(KEYHERE EQ NO)").values()
+        assert (row["MSGS"], row["USER"], row["SUBJECT"]) == (2, [], site.people.dn("billing"))
+    (row,) = key_use(site, queue).values()
+    assert row["USER"] == ["billing"]
+
+
+def test_messages_that_no_ring_here_opens_are_stranded_unless_their_key_is_elsewhere(site):
+    queue, partner = site.queue(PRIVACY), site.queue(PRIVACY + " KEYAWAY('{billing}')")
+    assert site.people.dn("billing") in site.qm.mqsc(f"DISPLAY POLICY({partner}) KEYAWAY")
+    site.orders.put(queue, clear())
+    stranded = lambda: (site.qm.status(queue)["STRANDED"], site.qm.status(queue)["STRANDBY"])  # noqa: E731
+    warning = f"no key ring here has a private key of {site.people.dn('billing')}"
+    with keyless(site, "billing"):
+        site.qm.says(f"policy {queue}: {warning}")
+        # Another policy says that this recipient keeps its key elsewhere.
+        assert "has a key that opens" not in checked(site, queue)
+        assert stranded() == (0, [])
+        site.qm.mqsc(f"DELETE POLICY({partner})")
+        assert "no key ring here has a key that opens 1 message" in checked(site, queue)
+        wait_until(lambda: stranded() == (1, ["no-key=1"]), "they are looked for when a policy has changed")
+        restart(site)
+        wait_until(lambda: stranded() == (1, ["no-key=1"]), "they are looked for at the start")
+        site.qm.says(f"policy {queue}: {warning}")
+        assert warning in site.set_policy(queue, PRIVACY)
+        assert warning not in site.set_policy(queue, PRIVACY + " KEYAWAY('{billing}')")
+        assert "has a key that opens" not in checked(site, queue)
+        wait_until(lambda: stranded() == (0, []), "the key is elsewhere")
+        # Clients open for themselves what is on that queue, and on no other one.
+        other = site.queue(PRIVACY + " SEALEDAT(CLIENT)")
+        site.set_policy(queue, PRIVACY)
+        site.put_raw(other, site.raw(queue)[0])
+        assert "no key ring here has a key that opens 1 message" in checked(site, queue)
+        assert "has a key that opens" not in checked(site, other)
+        site.qm.mqsc(f"CLEAR QLOCAL({other}); DELETE POLICY({other})")
+    wait_until(lambda: stranded() == (0, []), "the key is back")
+    assert warning not in site.set_policy(queue, PRIVACY)
+    refused = site.qm.mqsc(f"SET POLICY({queue}) ENCALG(AES256) RECIP('CN=a') KEYAWAY('CN=b')", code=None)
+    assert "KEYAWAY names CN=b, which is not in RECIP" in refused
+
+
+def test_a_key_in_a_ring_that_cannot_be_read_is_locked(site):
+    queue = site.queue(PRIVACY.replace("billing", "guarded"))
+    site.orders.put(queue, clear())
+    damaged = site.qm.data / "rings/guarded/people/damaged.pem"
+    damaged.write_text("no certificate")
+    site.people.seen()
+    try:
+        assert "the key that opens 1 message is in a key ring that can't be read" in checked(site, queue)
+        assert "has a private key of" in site.set_policy(queue, PRIVACY.replace("billing", "guarded"))
+        wait_until(lambda: site.qm.status(queue)["STRANDBY"] == ["locked=1"], "a policy was set")
+        assert missing_keys(site) == 0
+    finally:
+        damaged.unlink()
+        site.people.seen()
+    assert "key ring" not in checked(site, queue)
+    assert bytes(site.guarded.get(queue).body) == clear().body
+
+
+def test_a_key_file_that_is_removed_by_hand_is_told_of_at_once_and_at_the_start(site, tmp_path):
+    queue = site.queue(PRIVACY.replace("billing", "guarded"))
+    site.orders.put(queue, clear())
+    number = of(site, "guarded")
+    wait_until(lambda: number in (site.qm.data / "own-keys.json").read_text(), "the key is known")
+    key_events(site)
+    with keyless(site, "guarded"):
+        for starts_anew in (False, True):
+            if starts_anew:
+                restart(site)
+            wait_until(lambda: missing_keys(site) == 1, "the key is missed")
+            (event,) = key_events(site)
+            assert (event["event"], event["users"], event["queues"]) == ("KEY.MISSING", ["guarded"], [queue])
+            assert (event["messages"], event["serial"]) == (1, number)
+            assert event["subject"] == site.people.dn("guarded")
+            site.qm.says(f"is no longer in the key ring of guarded, and 1 messages need it, on {queue}")
+            assert site.qm.status(queue)["STRANDBY"] == ["no-key=1"]
+            with pytest.raises(Refused, match=f"needs the key {number} of .*, which is no longer in the key ring of guarded"):
+                site.guarded.get(queue)
+            with pytest.raises(Refused, match="is addressed to others, and no key ring here can open it"):
+                site.audit.get(queue)
+            check("BullaKeyMissing", [(scraped(site, "bulla_missing_keys"), 1)], tmp_path)
+            ours = scraped(site, "bulla_queue_stranded_messages", f'queue="{queue}",cause="no-key"')
+            check("BullaMessagesStranded", [(ours, 1)], tmp_path)
+    wait_until(lambda: missing_keys(site) == 0, "the key is back")
+    site.qm.says(f"the key {number} of {site.people.dn('guarded')} is in a key ring again")
+    assert site.qm.status(queue)["STRANDED"] == 0
+    assert bytes(site.guarded.get(queue).body) == clear().body
+    # One that goes when nothing needs it is no event.
+    with keyless(site, "guarded"):
+        wait_until(lambda: number not in (site.qm.data / "own-keys.json").read_text(), "the key is forgotten")
+        assert missing_keys(site) == 0
+    assert key_events(site) == []
+
+
+def key_events(site):
+    """Takes the events about keys that are there."""
+    with site.qm.connect() as client:
+        events = [json.loads(bytes(message.body)) for message in client.get_all("SYSTEM.ADMIN.QMGR.EVENT")]
+    return [event for event in events if event["event"] == "KEY.MISSING"]
+
+
+def sample(site, name, labels=""):
+    address = re.findall(r"metrics on (\S+)", "".join(site.qm.log))[-1]
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    series = name + ("{" + labels + "}" if labels else "")
+    return float(re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)[1])
+
+
+def missing_keys(site):
+    return sample(site, "bulla_missing_keys")
+
+
+def scraped(site, name, labels=""):
+    """A series as it is now, for half an hour."""
+    known = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+    return {name: (LABELS | known, f"{sample(site, name, labels):g}x30")}
+
+
+def checked(site, queue):
+    """What `bulla policy check` says."""
+    command = f"CHECK POLICY({queue}) MESSAGES(0)"
+    rows = shown_rows(site.qm.run("mqsc", "--data", site.qm.data, "--json", "-c", command).stdout)
+    return "\n".join(row["DETAILS"] for row in rows if row["CHECK"] == "PROBLEM")
+
+
+def restart(site):
+    for client in site.clients.values():
+        client.close()
+    site.clients.clear()
+    assert site.qm.stop() == 0
+    site.qm.start()
+
+
+@contextlib.contextmanager
+def keyless(site, user):
+    """While a user's own keys are not in its ring."""
+    ring = site.qm.data / f"rings/{user}/own"
     kept = {path: path.read_bytes() for path in ring.iterdir()}
     for path in kept:
         path.unlink()
     site.people.seen()
-    (row,) = key_use(site, queue, "WHERE(KEYHERE EQ NO)").values()
-    assert (row["MSGS"], row["USER"], row["SUBJECT"]) == (2, [], site.people.dn("billing"))
-    for path, content in kept.items():
-        path.touch(mode=0o600)
-        path.write_bytes(content)
-    site.people.seen()
-    (row,) = key_use(site, queue).values()
-    assert row["USER"] == ["billing"]
+    try:
+        yield
+    finally:
+        for path, content in kept.items():
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+        site.people.seen()

@@ -1,5 +1,6 @@
 //! What a policy would do with the users, key rings and messages that are there, as it was found.
 
+use crate::status::Stranded;
 use bulla_seal::policy::Quality;
 use bulla_seal::{OpenError, Policy};
 use std::collections::BTreeSet;
@@ -157,6 +158,10 @@ pub struct Findings {
     pub left_out: Vec<String>,
     /// Messages that are for no user who may get and has a key ring here, and the number of the first.
     pub for_no_user: (u64, u64),
+    /// Messages that no key ring here can open, of all on the queue.
+    pub stranded: Stranded,
+    /// Messages that are opened elsewhere, as it is meant to be, of all on the queue.
+    pub away: u64,
 }
 
 impl Findings {
@@ -203,6 +208,13 @@ impl Findings {
         problems.extend(ends.into_iter().map(|(dn, at, ended)| {
             format!("the certificate of {dn} {} at {at}", if ended { "ended" } else { "ends" })
         }));
+        let Stranded { no_key, locked, .. } = self.stranded;
+        if no_key > 0 {
+            problems.push(format!("no key ring here has a key that opens {}", messages(no_key)));
+        }
+        if locked > 0 {
+            problems.push(format!("the key that opens {} is in a key ring that can't be read", messages(locked)));
+        }
         for found in &self.messages {
             let whose = found.user.as_deref().unwrap_or("any user");
             match &found.fate {

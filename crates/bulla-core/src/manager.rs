@@ -19,6 +19,7 @@ use crate::devices::Devices;
 use crate::envelope::{Defaults, Label};
 use crate::events;
 use crate::idempotency::{self, Keys};
+use crate::key_use::StrandedNow;
 use crate::limits::{ConnectedUsers, QueueUses, UserId};
 use crate::mailbox::{Mailboxes, Notice};
 use crate::maps::HashMap;
@@ -293,6 +294,7 @@ impl Manager {
                 since_ms: wall_ms(SystemTime::now()),
                 accounts: Accounts::default(),
                 history: Mutex::default(),
+                stranded: Mutex::default(),
                 dropped: AtomicU64::new(0),
             },
             told: Told {
@@ -422,6 +424,12 @@ impl Manager {
     pub fn traffic_history(&self) -> MutexGuard<'_, TrafficHistory> {
         // Counts hold no invariant that a panic could break.
         self.counts.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Messages that no key ring here can open, and keys that are gone, when it was looked for last.
+    pub fn stranded(&self) -> MutexGuard<'_, StrandedNow> {
+        // Counts hold no invariant that a panic could break.
+        self.counts.stranded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What all roles have cost until now.

@@ -624,6 +624,11 @@ impl Stores {
         self.of_mut(queue.store()).key_use(queue)
     }
 
+    /// As [`Store::needs_keys`].
+    pub fn needs_keys(&self, queue: QueueId) -> bool {
+        self.of(queue.store()).needs_keys(queue)
+    }
+
     /// As [`Store::needed_keys`].
     pub fn needed_keys(&self, id: MessageId) -> Option<Keys> {
         self.of(id.store()).needed_keys(id)

@@ -164,6 +164,11 @@ fn status_cell(status: &QueueStatus, key: Key) -> Option<Cell> {
         Key::Gets => Cell::Number(status.gets),
         Key::Expired => Cell::Number(status.expired),
         Key::NotMine => Cell::Number(status.not_mine),
+        Key::Own("STRANDED") => Cell::Number(status.stranded.messages()),
+        Key::Own("STRANDBY") => {
+            let by_cause = status.stranded.by_cause().into_iter().filter(|(_, count)| *count > 0);
+            Cell::List(by_cause.map(|(cause, count)| format!("{cause}={count}")).collect())
+        }
         Key::Since => Cell::Number(status.since_ms),
         Key::Taken => Cell::Number(status.taken_ms),
         Key::OutputOpens => Cell::Number(status.output_opens),

@@ -38,6 +38,9 @@ pub struct Policy {
     pub signers: Vec<Dn>,
     /// RECIP: who can open.
     pub recipients: Vec<Dn>,
+    /// KEYAWAY: which of them keep their private key elsewhere than at this queue manager. It decides nothing but what
+    /// is said of messages that no key opens here.
+    pub away: Vec<Dn>,
     /// KEYREUSE: how often a content key is used again; confidentiality only.
     pub key_reuse: KeyReuse,
     /// ENFORCE or TOLERATE: what becomes of a clear message on this queue.
@@ -69,6 +72,7 @@ impl Policy {
             encrypt: None,
             signers: Vec::new(),
             recipients: Vec::new(),
+            away: Vec::new(),
             key_reuse: KeyReuse::default(),
             toleration: Toleration::default(),
             bind: Bind::default(),
@@ -161,6 +165,11 @@ impl Policy {
         within("BINDNAME", self.bind_names.len(), BIND_NAMES_MAX)?;
         unique("RECIP", &self.recipients)?;
         unique("SIGNER", &self.signers)?;
+        within("KEYAWAY", self.away.len(), RECIPIENTS_MAX)?;
+        unique("KEYAWAY", &self.away)?;
+        if let Some(dn) = self.away.iter().find(|dn| !self.recipients.contains(dn)) {
+            return Err(PolicyError::AwayWithoutRecipient { dn: dn.to_string() });
+        }
         for name in &self.bind_names {
             check_bind_name(name)?;
         }
@@ -450,6 +459,11 @@ pub enum PolicyError {
     NoRecipient,
     /// RECIP without ENCALG.
     RecipientWithoutEncryption,
+    /// KEYAWAY names who is not in RECIP.
+    AwayWithoutRecipient {
+        /// That name.
+        dn: String,
+    },
     /// SIGNER without SIGNALG.
     SignerWithoutSignature,
     /// AES-CBC without a signature and without WEAK(YES).
@@ -522,6 +536,7 @@ impl fmt::Display for PolicyError {
             PolicyError::RecipientWithoutEncryption => {
                 out.write_str("RECIP needs ENCALG: a message that is not encrypted has no recipients")
             }
+            PolicyError::AwayWithoutRecipient { dn } => write!(out, "KEYAWAY names {dn}, which is not in RECIP"),
             PolicyError::SignerWithoutSignature => {
                 out.write_str("SIGNER needs SIGNALG: an unsigned message has no signer")
             }

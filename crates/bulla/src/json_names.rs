@@ -309,9 +309,9 @@ const OUTPUTS: &[Output] = &[
     Output {
         what: "event messages",
         names: &[
-            "action", "address", "cause", "channel", "code", "days", "depth", "event", "failures", "maxdepth",
-            "notafter", "object", "partner", "place", "qmgr", "queue", "reason", "seconds", "serial", "subject",
-            "time", "user",
+            "action", "address", "cause", "channel", "code", "days", "depth", "event", "failures", "locked",
+            "maxdepth", "messages", "nokey", "notafter", "object", "partner", "place", "qmgr", "queue", "queues",
+            "reason", "seconds", "serial", "subject", "time", "user", "users",
         ],
     },
     Output {

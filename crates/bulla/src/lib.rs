@@ -16,11 +16,13 @@ mod json_names;
 pub mod key_rotation;
 pub mod log_lines;
 pub mod metrics;
+mod missing_keys;
 pub mod objects_file;
 pub mod policy_check;
 pub mod serve;
 #[cfg(test)]
 mod simulation;
+mod stranded;
 pub mod task_activity;
 pub mod tls;
 pub mod traffic_activity;

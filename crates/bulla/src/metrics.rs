@@ -73,6 +73,8 @@ pub struct Counts {
     pub limits: LimitSnapshot,
     /// Certificates that renew by themselves.
     pub enrolments: Vec<EnrolmentStatus>,
+    /// Private keys that are gone though messages need them.
+    pub missing_keys: usize,
 }
 
 impl Counts {
@@ -86,6 +88,7 @@ impl Counts {
             + &limits_text(&self.limits)
             + &enrolments_text(&self.enrolments)
             + &traffic_text(&self.traffic)
+            + &keys_text(self.missing_keys)
     }
 }
 
@@ -102,6 +105,16 @@ fn audit_text(counts: &AuditCounts) -> String {
         family.begin(name, "counter", help);
         family.sample("", "", count);
     }
+    out
+}
+
+/// Keys that are gone, as text.
+fn keys_text(missing: usize) -> String {
+    let mut out = String::new();
+    let mut family = Family { out: &mut out, name: "", is_begun: false, kind: "", help: "" };
+    let help = "Private keys that key rings here had, that messages need, and that are in no ring any more.";
+    family.begin("bulla_missing_keys", "gauge", help);
+    family.sample("", "", missing);
     out
 }
 
@@ -548,6 +561,7 @@ mod tests {
             audit: AuditCounts { written: 9, dropped: 2, failures: 1 },
             limits: limits::tests::busy(),
             enrolments: enrolment::tests::two(),
+            missing_keys: 2,
         }
     }
 

@@ -6,6 +6,7 @@ use crate::authority::{ObjectType, Right};
 use crate::catalog::findings::{
     EXPIRY_NOTICE, Fate, Findings, MessagesFinding, NameFinding, PAYLOADS, Trial, Used, UserFinding, Why,
 };
+use crate::catalog::status::Stranded;
 use crate::envelope::{self, Arrival};
 use crate::folders::RINGS;
 use crate::manager::{Manager, State};
@@ -179,6 +180,8 @@ impl Subject {
             left: 0,
             left_out,
             for_no_user: (0, 0),
+            stranded: Stranded::default(),
+            away: 0,
         };
         Look {
             findings,

@@ -1,5 +1,57 @@
 //! Which keys the messages of a queue need.
 
+/// Messages of one queue that no key ring here can open, when it was looked for last.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Stranded {
+    /// No ring here has a private key that opens them.
+    pub no_key: u64,
+    /// A ring here has one, and can't be read.
+    pub locked: u64,
+    /// Age of the oldest of them in seconds.
+    pub oldest_seconds: u64,
+}
+
+impl Stranded {
+    /// All of them.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.no_key + self.locked
+    }
+
+    /// How many for which cause.
+    #[must_use]
+    pub fn by_cause(&self) -> [(&'static str, u64); 2] {
+        [("no-key", self.no_key), ("locked", self.locked)]
+    }
+}
+
+/// A private key that a key ring here had, that messages need, and that is in no ring any more.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct MissingKey {
+    /// Users whose rings had it.
+    pub users: Vec<String>,
+    /// The subject of its certificate.
+    pub subject: String,
+    /// The serial number, hexadecimal.
+    pub serial: String,
+    /// How messages name it: DER of issuer and serial number, and the key identifier.
+    pub names: Vec<Vec<u8>>,
+    /// Messages that need it.
+    pub messages: u64,
+    /// The first queues that they are on.
+    pub queues: Vec<String>,
+    /// How many queues they are on.
+    pub queue_count: usize,
+}
+
+impl MissingKey {
+    /// Whether a message that names its recipient so needs it.
+    #[must_use]
+    pub fn is_named(&self, name: &[u8]) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+}
+
 /// What the messages of one queue need of one key.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KeyUseStatus {

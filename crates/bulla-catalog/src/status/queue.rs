@@ -1,6 +1,7 @@
 //! Queues and policies, as they stand.
 
 use super::TwoAverages;
+use super::key_use::Stranded;
 use super::protection::ProtectionMeters;
 use crate::limits::QueueLimit;
 
@@ -31,6 +32,8 @@ pub struct QueueStatus {
     pub expired: u64,
     /// Sealed messages passed over because they are addressed to other readers.
     pub not_mine: u64,
+    /// Messages that no key ring here can open.
+    pub stranded: Stranded,
     /// When the counters began, milliseconds since 1970, UTC.
     pub since_ms: u64,
     /// When they were read, milliseconds since 1970, UTC.

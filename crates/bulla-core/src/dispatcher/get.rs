@@ -29,7 +29,7 @@ use crate::sign_in::verdict::Identity;
 use crate::wall_clock::from_wall_ms;
 use bulla_amqp::Payload;
 use bulla_device::role::{self, Role};
-use bulla_queue::{Found, Look, MessageId, ReadError, Ticket};
+use bulla_queue::{Found, Keys, Look, MessageId, ReadError, Ticket};
 use bulla_seal::policy::{OnDefect, Quality};
 use bulla_seal::{Moments, OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
 use std::sync::Arc;
@@ -643,21 +643,22 @@ pub fn credit(peer: &mut Peer, local: &mut Local, link: LinkId, drain: bool) {
 /// After a queue was served: a draining link is told that nothing more is there; one for which all that is
 /// there is addressed to others is told so.
 pub fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
-    let Peer { front, links, .. } = peer;
+    let Peer { front, links, login, .. } = peer;
     let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return };
     if !consumer.opener.line.is_empty() {
         return;
     }
     // Whether all that a selector wants is addressed to others is not known without looking at all of it.
-    let others_only = consumer.opens()
-        && consumer.selection.is_none()
-        && !consumer.search.passed_over.is_empty()
-        && state
-            .store
-            .browse_next(consumer.route.queue, None, local.wall_ms)
-            .is_some_and(|m| consumer.search.passed_over.is_others(m.id));
-    if others_only && !consumer.browses() && (consumer.draining || front.credit(link) == 1) {
-        let detail = format!("{}: what is there is addressed to others", consumer.route.queue_name);
+    let may_be_others = consumer.opens() && consumer.selection.is_none() && !consumer.search.passed_over.is_empty();
+    let first = may_be_others.then(|| state.store.browse_next(consumer.route.queue, None, local.wall_ms)).flatten();
+    let others = first.filter(|first| consumer.search.passed_over.is_others(first.id));
+    if let Some(others) = others
+        && !consumer.browses()
+        && (consumer.draining || front.credit(link) == 1)
+    {
+        let keys = state.store.needed_keys(others.id).unwrap_or(Keys::Unknown);
+        let why = local.manager.stranded().why_not(login.identity.user.as_deref(), &keys);
+        let detail = format!("{}: {why}", consumer.route.queue_name);
         ending::detach(peer, local, state, link, &Refusal::security("not-a-recipient", detail));
         return;
     }

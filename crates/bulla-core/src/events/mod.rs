@@ -8,6 +8,7 @@ mod raised;
 
 pub use crate::catalog::system_queues::{CHANNEL_QUEUE, MANAGER_QUEUE, PERFORMANCE_QUEUE, QUEUES};
 
+use crate::catalog::status::{MissingKey, Stranded};
 use crate::catalog::{LocalQueue, QueueManager};
 use crate::reason::{self, Refusal};
 use crate::{calendar, envelope};
@@ -113,6 +114,18 @@ pub enum Event {
         /// Whether there is no certificate, or less than a tenth of its lifetime is left.
         is_pressing: bool,
     },
+    /// Messages lie on a queue that no key ring here can open, and have for long.
+    MessagesStranded {
+        /// The queue.
+        queue: String,
+        /// How many no ring here has a key for, how many one that can't be read, and the age of the oldest.
+        stranded: Stranded,
+    },
+    /// A private key that messages need is in no key ring here any more.
+    KeyMissing {
+        /// The key, whose it was, and what needs it.
+        key: MissingKey,
+    },
 }
 
 impl Event {
@@ -143,6 +156,8 @@ impl Event {
             Event::TlsRefused { .. } => "CHANNEL.SSL.ERROR",
             Event::CertificateExpires { .. } => "CERTIFICATE.EXPIRES",
             Event::EnrolmentFailed { .. } => "ENROLMENT.FAILED",
+            Event::MessagesStranded { .. } => "MESSAGES.STRANDED",
+            Event::KeyMissing { .. } => "KEY.MISSING",
         }
     }
 
@@ -156,7 +171,11 @@ impl Event {
             Event::ChannelStarted { .. } => 2282,
             Event::ChannelStopped { .. } => 2283,
             Event::TlsRefused { .. } => 2371,
-            Event::LockedOut { .. } | Event::CertificateExpires { .. } | Event::EnrolmentFailed { .. } => 0,
+            Event::LockedOut { .. }
+            | Event::CertificateExpires { .. }
+            | Event::EnrolmentFailed { .. }
+            | Event::MessagesStranded { .. }
+            | Event::KeyMissing { .. } => 0,
         }
     }
 
@@ -166,13 +185,15 @@ impl Event {
             Event::NotAuthorised { .. }
             | Event::LockedOut { .. }
             | Event::CertificateExpires { .. }
-            | Event::EnrolmentFailed { .. } => MANAGER_QUEUE,
+            | Event::EnrolmentFailed { .. }
+            | Event::MessagesStranded { .. }
+            | Event::KeyMissing { .. } => MANAGER_QUEUE,
             Event::Depth { .. } => PERFORMANCE_QUEUE,
             Event::ChannelStarted { .. } | Event::ChannelStopped { .. } | Event::TlsRefused { .. } => CHANNEL_QUEUE,
         }
     }
 
-    /// Whether the queue manager's switches let its message out. There is no switch for certificates.
+    /// Whether the queue manager's switches let its message out. There is none for certificates and keys.
     pub(super) fn is_wanted(&self, manager: &QueueManager) -> bool {
         match self {
             Event::Depth { .. } => manager.performance_events,
@@ -180,7 +201,10 @@ impl Event {
             Event::ChannelStarted { .. } | Event::ChannelStopped { .. } | Event::TlsRefused { .. } => {
                 manager.channel_events
             }
-            Event::CertificateExpires { .. } | Event::EnrolmentFailed { .. } => true,
+            Event::CertificateExpires { .. }
+            | Event::EnrolmentFailed { .. }
+            | Event::MessagesStranded { .. }
+            | Event::KeyMissing { .. } => true,
         }
     }
 
@@ -226,6 +250,27 @@ impl Event {
                     false => crate::warning!("{what}"),
                 }
             }
+            Event::MessagesStranded { queue, stranded } => {
+                let (messages, hours) = (stranded.messages(), stranded.oldest_seconds / 3_600);
+                crate::warning!(
+                    queue,
+                    messages,
+                    "{queue}: no key ring here can open {messages} messages, the oldest for {hours} h"
+                );
+            }
+            Event::KeyMissing { key } => {
+                let MissingKey { users, subject, serial, messages, queues, queue_count, .. } = key;
+                let (whose, mut places) = (users.join(", "), queues.join(", "));
+                if *queue_count > queues.len() {
+                    places += &format!(" and {} more queues", queue_count - queues.len());
+                }
+                crate::alarm!(
+                    serial,
+                    messages,
+                    "the key {serial} of {subject} is no longer in the key ring of {whose}, and {messages} messages need \
+                     it, on {places}"
+                );
+            }
             _ => {}
         }
     }
@@ -269,6 +314,19 @@ impl Event {
                 "failures": failures,
                 "notafter": not_after.map(calendar::rfc3339),
                 "retry": retry_seconds,
+            }),
+            Event::MessagesStranded { queue, stranded } => json!({
+                "queue": queue,
+                "nokey": stranded.no_key,
+                "locked": stranded.locked,
+                "seconds": stranded.oldest_seconds,
+            }),
+            Event::KeyMissing { key } => json!({
+                "users": key.users,
+                "subject": cut(&key.subject),
+                "serial": key.serial,
+                "messages": key.messages,
+                "queues": key.queues,
             }),
         };
         match fields {

@@ -11,7 +11,7 @@ use crate::catalog::LocalQueue;
 use crate::channel::registry::Channels;
 use crate::channel::triggers::Triggers;
 use crate::devices::Devices;
-use crate::key_use::StagedNeeds;
+use crate::key_use::{StagedNeeds, StrandedNow};
 use crate::limits::ConnectedUsers;
 use crate::mailbox::Mailboxes;
 use crate::maps::HashMap;
@@ -93,6 +93,8 @@ pub struct Counts {
     pub accounts: Accounts,
     /// How queues and policies stood.
     pub(super) history: Mutex<TrafficHistory>,
+    /// Messages that no key ring here can open, and keys that are gone, when it was looked for last.
+    pub(super) stranded: Mutex<StrandedNow>,
     /// Messages refused that their sender had settled, since the operator was last told of them.
     pub dropped: AtomicU64,
 }

@@ -237,7 +237,10 @@ mod tests {
                 ],
                 "CHLTYPE(SDR) CONNAME('h') XMITQ(X)".into(),
             ),
-            "POLICY" => (&["KEYREUSE", "WEAK"], "SIGNALG(SHA256) ENCALG(AES256) RECIP('CN=a', 'CN=it''s')".into()),
+            "POLICY" => (
+                &["KEYREUSE", "WEAK", "KEYAWAY"],
+                "SIGNALG(SHA256) ENCALG(AES256) RECIP('CN=a', 'CN=it''s') KEYAWAY('CN=it''s')".into(),
+            ),
             "DEVICE" => (&DEVICE_OF_ONE_TYPE, "TYPE(MODELLED)".into()),
             "ADDRMAP" => (&["QUEUE", "TOPIC"], format!("TOPIC('it''s/{name}')")),
             // Made for an application: never removed.

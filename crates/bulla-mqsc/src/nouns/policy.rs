@@ -89,6 +89,15 @@ static FIELDS: &[Field<Arc<Policy>>] = &[
         |of, value| Arc::make_mut(of).recipients = known(value),
     ),
     Field::new(
+        "KEYAWAY",
+        Kind::DistinguishedNames,
+        "none",
+        "Recipients of RECIP whose private key is not in a key ring here, and is not to be: they open for themselves, or \
+         elsewhere. Nothing warns of messages that no key here opens but theirs.",
+        |of| names(&of.away),
+        |of, value| Arc::make_mut(of).away = known(value),
+    ),
+    Field::new(
         "KEYREUSE",
         Kind::Reuse { max: KEY_REUSE_MAX },
         "DISABLED",
@@ -280,7 +289,8 @@ impl Rules for Arc<Policy> {
         }
     }
 
-    /// ACTION(ADD) and ACTION(REMOVE): more or fewer signers and recipients.
+    /// ACTION(ADD) and ACTION(REMOVE): more or fewer signers and recipients. Who is no recipient any more is none with a
+    /// key elsewhere either.
     fn take_over(&mut self, statement: &Statement) -> Result<bool, Failure> {
         let Some(add) = adds_or_removes(statement) else { return Ok(false) };
         let policy = Arc::make_mut(self);
@@ -289,8 +299,10 @@ impl Rules for Arc<Policy> {
             let list = match keyword {
                 "SIGNER" => &mut policy.signers,
                 "RECIP" => &mut policy.recipients,
+                "KEYAWAY" => &mut policy.away,
                 _ => {
-                    let message = format!("ACTION(ADD) and ACTION(REMOVE) change SIGNER and RECIP only, not {keyword}");
+                    let lists = "SIGNER, RECIP and KEYAWAY only";
+                    let message = format!("ACTION(ADD) and ACTION(REMOVE) change {lists}, not {keyword}");
                     return Err(invalid(message, None));
                 }
             };
@@ -306,6 +318,10 @@ impl Rules for Arc<Policy> {
                     (None, false) => return Err(not_listed(keyword, &dn)),
                 }
             }
+        }
+        if !add {
+            let Policy { recipients, away, .. } = policy;
+            away.retain(|dn| recipients.contains(dn));
         }
         Ok(true)
     }

@@ -110,6 +110,8 @@ pub(crate) static COMMANDS_OF_PROTECTION: &[Command] = &[
             &GETS,
             &EXPIRED,
             &NOTMINE,
+            &STRANDED,
+            &STRANDBY,
             &SINCE,
             &TAKEN,
             &OPOPENS,

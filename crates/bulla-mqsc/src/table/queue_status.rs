@@ -28,6 +28,18 @@ pub(crate) static NOTMINE: Attribute = shown(
     "NOTMINE",
     "Times that a sealed message was passed over since the start, because it is addressed to another recipient.",
 );
+pub(crate) static STRANDED: Attribute = shown(
+    Key::Own("STRANDED"),
+    "STRANDED",
+    "Messages that no key ring here can open, as it was found within the last minute; DISPLAY KEYUSE says by which key. \
+     Those are left out whose recipients keep their keys elsewhere (KEYAWAY and SEALEDAT(CLIENT) of policies), and \
+     those on transmission queues.",
+);
+pub(crate) static STRANDBY: Attribute = shown(
+    Key::Own("STRANDBY"),
+    "STRANDBY",
+    "The same as CAUSE=NUMBER: no-key, no key ring has a key; locked, one has it and can't be read.",
+);
 pub(crate) static OPOPENS: Attribute = shown(
     Key::OutputOpens,
     "OPOPENS",

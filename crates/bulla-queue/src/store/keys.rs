@@ -121,6 +121,10 @@ impl Needs {
         if sets < QUEUE_KEY_SETS_MAX { QUEUE_KEY_SETS_BYTES_MAX.saturating_sub(self.record_bytes) } else { 0 }
     }
 
+    fn any(&self) -> bool {
+        self.usual.1.messages > 0 || !self.others.is_empty()
+    }
+
     /// The sets that messages have.
     fn all(&mut self) -> impl Iterator<Item = (u16, &mut Need)> {
         let others = self.others.iter_mut().map(|(&set, need)| (set, need));
@@ -356,6 +360,12 @@ impl Store {
     #[must_use]
     pub fn needed_keys(&self, id: MessageId) -> Option<Keys> {
         Some(self.key_sets.keys(self.messages[self.messages.slot(id)?].keys))
+    }
+
+    /// Whether any message of a queue needs a key, or may. A look-up and a compare.
+    #[must_use]
+    pub fn needs_keys(&self, queue: QueueId) -> bool {
+        self.queues.get(&queue).is_some_and(|queue| queue.needs.any())
     }
 
     /// What the messages of a queue need, by set of keys, in no order; those that need no key are left out. Looks at

@@ -86,7 +86,7 @@ impl Stamp {
     }
 
     /// A date in the future, as a clock that was set back leaves behind, counts as settled: it would never become so.
-    fn is_settled(&self, now: SystemTime) -> bool {
+    pub(super) fn is_settled(&self, now: SystemTime) -> bool {
         let changed =
             Duration::new(u64::try_from(self.changed.0).unwrap_or(0), u32::try_from(self.changed.1).unwrap_or(0));
         let age = now.duration_since(UNIX_EPOCH).ok().and_then(|now| now.checked_sub(changed));
@@ -304,7 +304,7 @@ fn private(path: &Path, metadata: &Metadata) -> Result<(), RingError> {
     Err(RingError::Exposed { path: path.to_owned(), mode: metadata.mode() & 0o7777 })
 }
 
-fn list(path: &Path, place: Place) -> Result<Vec<PathBuf>, RingError> {
+pub(super) fn list(path: &Path, place: Place) -> Result<Vec<PathBuf>, RingError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(|error| RingError::io(path, &error))? {
         let entry = entry.map_err(|error| RingError::io(path, &error))?;

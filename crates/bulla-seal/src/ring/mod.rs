@@ -18,7 +18,9 @@ mod check;
 mod crl;
 mod error;
 mod install;
+mod key_files;
 mod load;
+mod readable;
 mod rejection;
 mod revocation;
 mod rings;
@@ -43,7 +45,9 @@ pub(crate) use install::write_private;
 pub use install::{
     create, install_crl, install_own, install_own_elsewhere, install_person, install_trust, set_revocation,
 };
+pub use key_files::{KeyFiles, RINGS_WATCHED_MAX};
 pub use load::{CRL_BYTES_MAX, PEM_BYTES_MAX, PEM_CERTIFICATES_MAX, RING_FILES_MAX, Survey, survey};
+pub use readable::{Readable, readable};
 pub use rings::{CHECK_INTERVAL, OnChange, PEOPLE_CHECKED_MAX, Rings, USER_BYTES_MAX};
 pub use single::{SINGLE_FILE_CERTIFICATES_MAX, SingleFiles};
 

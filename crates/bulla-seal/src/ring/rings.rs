@@ -19,7 +19,7 @@ pub const USER_BYTES_MAX: usize = 128;
 
 /// Rings by user, below one directory.
 pub struct Rings {
-    root: PathBuf,
+    pub(super) root: PathBuf,
     users: Mutex<HashMap<String, Arc<Mutex<Entry>>>>,
     on_change: Option<OnChange>,
 }

@@ -3,6 +3,7 @@
 use super::{Doctor, TOLD_MAX, Way, dates, files, machine, mend, messages, user as about};
 use crate::catalog::diagnosis::{Check, Condition, MESSAGES, POLICY, PROBE, RECIPIENT, RING, SIGNER, SIZE};
 use crate::catalog::findings::{Fate, Findings, NameFinding, UserFinding, Why};
+use crate::catalog::status::Stranded;
 use crate::manager::Manager;
 use bulla_seal::ring::Ring;
 use bulla_seal::{Dn, OpenError, Policy};
@@ -305,9 +306,18 @@ fn lengths(doctor: &mut Doctor<'_>, way: &Way, findings: &Findings) {
 /// What becomes of the messages on the queue.
 fn lying(doctor: &mut Doctor<'_>, view: &View<'_>) {
     let findings = view.findings;
-    let (stranded, first) = findings.for_no_user;
-    if stranded > 0 {
-        let details = format!("no user here can open {}, the first is number {first}", messages(stranded));
+    let Stranded { no_key, locked, .. } = findings.stranded;
+    let (unread, first) = findings.for_no_user;
+    if no_key > 0 {
+        let details = format!("no key ring here has a key that opens {}", messages(no_key));
+        doctor.ill(&MESSAGES, Condition::Broken, "", ("not-a-recipient", details), vec![mend::import("<user>", "own")]);
+    }
+    if locked > 0 {
+        let details = format!("the key that opens {} is in a key ring that can't be read", messages(locked));
+        doctor.ill(&MESSAGES, Condition::Broken, "", ("key-ring", details), Vec::new());
+    }
+    if no_key == 0 && unread > findings.away {
+        let details = format!("no user here can open {}, the first is number {first}", messages(unread));
         doctor.ill(&MESSAGES, Condition::Broken, "", ("not-a-recipient", details), vec![mend::import("<user>", "own")]);
     }
     let mut opens = 0;

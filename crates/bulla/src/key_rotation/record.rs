@@ -280,6 +280,10 @@ impl Rotations {
     /// # Errors
     /// The folder can't be read.
     pub fn all(&self) -> Result<Vec<Result<Rotation, RotationError>>, RotationError> {
+        Ok(self.paths()?.iter().filter_map(|path| read(path).transpose()).collect())
+    }
+
+    fn paths(&self) -> Result<Vec<PathBuf>, RotationError> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -291,7 +295,7 @@ impl Rotations {
             .take(RECORDS_MAX)
             .collect();
         paths.sort();
-        Ok(paths.iter().filter_map(|path| read(path).transpose()).collect())
+        Ok(paths)
     }
 
     /// The records of one user.
@@ -299,8 +303,19 @@ impl Rotations {
     /// # Errors
     /// One of them, or the folder, can't be read.
     pub fn of(&self, user: &str) -> Result<Vec<Rotation>, RotationError> {
-        let all = self.all()?.into_iter().collect::<Result<Vec<_>, _>>()?;
-        Ok(all.into_iter().filter(|rotation| rotation.user == user).collect())
+        self.of_users(&|other| other == user)
+    }
+
+    /// The records of those users who are wanted. Others' records that can't be read are no error.
+    ///
+    /// # Errors
+    /// As [`Rotations::of`].
+    pub fn of_users(&self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<Rotation>, RotationError> {
+        let is_theirs = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            is_wanted(name.split_once('+').map_or(name, |(user, _)| user))
+        };
+        self.paths()?.iter().filter(|path| is_theirs(path)).filter_map(|path| read(path).transpose()).collect()
     }
 
     /// Writes a record; it is durable on return.

@@ -83,6 +83,16 @@ fn queues(family: &mut Family<'_>, queues: &[(String, QueueStatus)]) {
     for (queue, of) in queues {
         family.sample("", &label(queue), of.oldest_seconds.unwrap_or(0));
     }
+    family.begin(
+        "bulla_queue_stranded_messages",
+        "gauge",
+        "Messages that no key ring here can open, by why: no ring has a key, or one that can't be read has it.",
+    );
+    for (queue, of) in queues {
+        for (cause, count) in of.stranded.by_cause() {
+            family.sample("", &format!("{},cause=\"{cause}\"", label(queue)), count);
+        }
+    }
     family.begin("bulla_queue_time_seconds", "gauge", "Time between put and get, the short average of QTIME.");
     for (queue, of) in queues {
         family.sample("", &label(queue), microseconds(of.time_us.short));

@@ -26,7 +26,7 @@ use crate::connections::{ANSWER_WITHIN, Survey};
 use crate::doctor::{self, Doctor, Way};
 use crate::envelope;
 use crate::key_rotation::{Rotations, keeper};
-use crate::key_use::KnownKeys;
+use crate::key_use::{Elsewhere, KnownKeys};
 use crate::mailbox::Notice;
 use crate::manager::{Clients, Manager, State};
 use crate::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed, told};
@@ -361,8 +361,18 @@ impl<'a> Administrator<'a> {
             }
             self.apart(|_| look.judge(taken, now));
         }
-        let status = look.queue().and_then(|queue| self.state.store.status(queue));
-        Ok(look.done(status.map_or(0, |status| u64::from(status.depth))))
+        let queue = look.queue();
+        let status = queue.and_then(|queue| self.state.store.status(queue));
+        let mut findings = look.done(status.map_or(0, |status| u64::from(status.depth)));
+        if let Some(name) = queue.and_then(|queue| self.state.store.name(queue)).map(str::to_owned) {
+            let needs = self.state.needs(&|wanted| wanted == name);
+            let elsewhere = Elsewhere::of(&self.state.definitions, Some(&findings.policy));
+            let known = self.apart(|manager| KnownKeys::read(manager, Instant::now()));
+            let stranded = known.stranded(&needs, &elsewhere, wall_ms(SystemTime::now()));
+            findings.stranded = stranded.get(&name).copied().unwrap_or_default();
+            findings.away = known.away(&needs, &elsewhere);
+        }
+        Ok(findings)
     }
 
     /// What the label of a message says, of which the front is read where that is enough.
@@ -764,9 +774,7 @@ impl Administered for Administrator<'_> {
     }
 
     fn key_rotations(&mut self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<KeyRotationStatus>, AdminError> {
-        let all = self.apart(|manager| Rotations::at(&manager.data).all()).map_err(failed)?;
-        let all = all.into_iter().collect::<Result<Vec<_>, _>>().map_err(failed)?;
-        let wanted: Vec<_> = all.into_iter().filter(|rotation| is_wanted(&rotation.user)).collect();
+        let wanted = self.apart(|manager| Rotations::at(&manager.data).of_users(is_wanted)).map_err(failed)?;
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
@@ -824,6 +832,7 @@ impl Administered for Administrator<'_> {
             gets: status.gets,
             expired: status.expired,
             not_mine: usage.map_or(0, |usage| usage.not_mine),
+            stranded: self.manager.stranded().by_queue.get(name).copied().unwrap_or_default(),
             since_ms: self.manager.counts.since_ms,
             taken_ms: wall_ms(SystemTime::now()),
             output_opens: count(|traffic| traffic.opens_to_put),

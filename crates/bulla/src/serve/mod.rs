@@ -39,7 +39,7 @@ use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::turn::Listeners;
 use crate::users::Users;
-use crate::{admin, audit_log, expiring_certificates, metrics, mqsc, objects_file, topics};
+use crate::{admin, audit_log, expiring_certificates, metrics, mqsc, objects_file, stranded, topics};
 use administrator::Administrator;
 use bulla_device::Scheduler;
 use bulla_device::role::{self, Role};
@@ -701,10 +701,14 @@ fn watch_certificates(manager: &Arc<Manager>) -> io::Result<Watch> {
     })
 }
 
-/// Goes on with changes of keys.
+/// Goes on with changes of keys, and looks for messages that no key opens.
 fn watch_keys(manager: &Arc<Manager>) -> io::Result<Watch> {
-    let (manager, mut keeper) = (manager.clone(), Keeper::default());
-    Watch::begin("keys", keeper::LOOK_EVERY, move || keeper.look(&manager, Instant::now(), SystemTime::now()))
+    let (manager, mut keeper, mut stranded) = (manager.clone(), Keeper::default(), stranded::Watch::of(&manager.data));
+    Watch::begin("keys", keeper::LOOK_EVERY, move || {
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        keeper.look(&manager, now, wall);
+        stranded.watch(&manager, now, wall);
+    })
 }
 
 /// Renews certificates.
@@ -732,6 +736,7 @@ fn counts(threads: &Threads) -> metrics::Counts {
         audit: manager.told.audit.counts(),
         limits: administrator::limits(manager),
         enrolments: threads.enrolments.known(),
+        missing_keys: manager.stranded().missing.len(),
     }
 }
 

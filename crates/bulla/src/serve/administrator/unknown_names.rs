@@ -1,8 +1,10 @@
-//! Names in policies for which no key ring has a certificate.
+//! Names in policies for which no key ring has a certificate, and recipients for whom none has a private key.
 
 use crate::catalog::{Change, Object};
 use crate::folders::RINGS;
+use crate::key_use::{KnownKeys, wanted_here};
 use crate::manager::Manager;
+use crate::stranded::without_key;
 use bulla_seal::Dn;
 use std::collections::HashSet;
 use std::time::Instant;
@@ -34,10 +36,17 @@ pub(super) fn unknown_names(manager: &Manager, changes: &[Change]) -> Vec<String
         return Vec::new();
     }
     let known = known_names(manager);
-    policies
-        .into_iter()
+    let mut warnings: Vec<String> = (policies.iter())
         .flat_map(|policy| policy.recipients.iter().chain(&policy.signers))
         .filter(|dn| !known.contains(*dn))
         .map(|dn| format!("no key ring holds a certificate of {dn}: puts and gets that need it are refused with 2063"))
-        .collect()
+        .collect();
+    let keys = KnownKeys::read(manager, Instant::now());
+    let (holders, state) = (keys.holders(), manager.lock());
+    for policy in policies {
+        let wanted = wanted_here(policy, &state.definitions);
+        let without = wanted.filter(|dn| known.contains(*dn) && !holders.contains(dn));
+        warnings.extend(without.map(|dn| without_key(&policy.name, &dn.to_string())));
+    }
+    warnings
 }
