@@ -216,6 +216,37 @@ def test_a_user_without_a_key_and_the_key_that_seals_are_refused(site):
     assert "has no old key" in key(site, "retire", "billing", "--old")
 
 
+def test_a_ring_that_cannot_be_read_stops_its_own_user_s_change_alone(site):
+    rings = site.qm.data / "rings"
+    shares = ("--share", "orders", "--share", "billing")
+    site.people.cert("create", "--ring", "third", "--dn", Users.dn("third"), "--key", "p256", "--signer", "demo", *shares)
+    for other in ("orders", "billing"):
+        certificate = site.qm.data / f"{other}.crt"
+        site.people.cert("export", own(site, other)[0], "--ring", other, "--out", certificate)
+        site.people.cert("import", certificate, "--ring", "third", "--as", "person")
+    damaged = rings / "third/people/damaged.pem"
+    damaged.write_text("no certificate")
+    said = key(site, "rotate", "billing", "--overlap", "0s")
+    assert "the key ring of third can't be used" in said and "people/damaged.pem" in said, said
+    has_ended(site, "billing")
+    assert "people/damaged.pem" in key(site, "rotate", "third", code=1)
+    damaged.unlink()
+    # Once it is mended it seals for the new key, and for no other one.
+    known = site.people.cert("list", "--ring", "third", "--json")
+    assert [entry["serial"] for entry in json.loads(known) if entry["dn"] == Users.dn("billing")] == [
+        key_serial(site, "billing")
+    ], known
+    key(site, "rotate", "third", "--overlap", "0s")
+    has_ended(site)
+
+
+def key_serial(site, user):
+    """The serial number of a user's only key."""
+    listed = json.loads(site.people.cert("list", "--ring", user, "--json"))
+    (serial,) = [entry["serial"] for entry in listed if entry["private_key"]]
+    return serial
+
+
 class Traffic:
     """Puts and gets until it is stopped, and knows what it put and got."""
 

@@ -654,7 +654,7 @@ def command(insider, pace, text):
 
 def show_everything(insider, pace):
     """Shows all queues, what goes on there, and all records."""
-    shown = ("QLOCAL(*) ALL", "QSTATUS(*) ALL", "AUTHREC", "CONN(*) ALL", "SUB(*) ALL", "KEYUSE(*)")
+    shown = ("QLOCAL(*) ALL", "QSTATUS(*) ALL", "AUTHREC", "CONN(*) ALL", "SUB(*) ALL", "KEYUSE(*)", "KEYROTATE('*')")
     command(insider, pace, "\n".join(f"DISPLAY {what}" for what in shown))
 
 
@@ -757,6 +757,9 @@ def prepare(manager, administrator="honest"):
         shares = [word for other in shares for word in ("--share", other)]
         key = "rsa4096" if user == put_to_be_sealed.__name__.replace("_", "-") else "rsa2048"
         manager.run(*certificate, "--ring", user, "--dn", f"CN={user}", "--signer", "rights", "--key", key, *shares)
+    # A change of a key that stays under way: DISPLAY KEYROTATE counts what needs the old one.
+    manager.run(*certificate, "--ring", "rotated", "--dn", "CN=rotated", "--signer", "rights")
+    manager.run("key", "rotate", "rotated", "--data", manager.data)
     for loop in LOOPS:
         manager.add_user(loop.user)
     manager.mqsc("\n".join(loop.grants() for loop in LOOPS))

@@ -25,6 +25,8 @@ const TURN_WITHIN: Duration = Duration::from_secs(15);
 const READ_WITHIN: Duration = Duration::from_secs(20);
 /// How often it is asked.
 const ASK_EVERY: Duration = Duration::from_millis(100);
+/// Rings that can't be used of which it is said why.
+const RINGS_TOLD_MAX: usize = 10;
 
 /// Change the keys of users
 #[derive(Args, Debug)]
@@ -125,6 +127,7 @@ fn rotate(data: &Path, args: &RotateArgs) -> Result<(), CliError> {
         return Err(failed(RotationError::NotBegun { user: user.clone() }));
     }
     let wish = Wish { serial: args.serial.clone(), kind: args.key, overlap: args.overlap };
+    tell_of_unusable_rings(&keys, user);
     let mut rotation = keys.begin(user, &wish).map_err(failed)?;
     let pace = &mut || Ok(());
     if rotation.step() < Step::Installed {
@@ -179,6 +182,13 @@ fn say_new_key(rotation: &Rotation) {
         rotation.old.serial,
         in_words(rotation.overlap_seconds)
     );
+}
+
+/// A ring that can't be used stops its own user's change alone.
+fn tell_of_unusable_rings(keys: &Keys<'_>, user: &str) {
+    for (other, error) in keys.unusable_rings().into_iter().filter(|(other, _)| other != user).take(RINGS_TOLD_MAX) {
+        eprintln!("bulla: warning: the key ring of {other} can't be used: {error}");
+    }
 }
 
 /// The authority that signs: the one that is named, or that issued the old certificate.

@@ -18,7 +18,7 @@ use bulla_seal::certificate::{
     Certificate, KeyKind, KeySpec, KeyUse, Passphrase, PrivateKeyPem, Role, read_private_key,
 };
 use bulla_seal::policy::Revocation;
-use bulla_seal::ring::{self, Own, PathQuestion, Ring, RingError, Rings, Survey};
+use bulla_seal::ring::{self, Own, PathQuestion, Person, Readable, Ring, RingError, Rings, Survey};
 use openssl::pkey::{PKey, Private};
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -261,10 +261,11 @@ impl<'a> Keys<'a> {
         self.forget_pending(rotation)
     }
 
-    /// Puts the new certificate into every other ring that has the old one.
+    /// Puts the new certificate into every other ring that has the old one. A ring that can't be listed is left for
+    /// [`Keys::withdraw`]: nothing can be sealed with it meanwhile.
     ///
     /// # Errors
-    /// A ring can't be read or written: the others may have it already, and all of them are asked again.
+    /// A ring can't be written: the others may have it already, and all of them are asked again.
     pub fn share(&self, rotation: &mut Rotation, pace: Pace<'_>) -> Result<(), RotationError> {
         let ring = ring::survey(&self.ring_dir(&rotation.user)?)?;
         let gone = || RotationError::UnknownKey {
@@ -272,13 +273,9 @@ impl<'a> Keys<'a> {
             serial: rotation.new.as_ref().map(|new| new.serial.clone()).unwrap_or_default(),
         };
         let new = ring.own.iter().find(|own| own.label == rotation.label).ok_or_else(gone)?;
-        for (user, survey) in self.rings()? {
-            let has =
-                |key: &dyn Fn(&Certificate) -> bool| survey.ring.people().iter().any(|person| key(&person.certificate));
-            if has(&|certificate| rotation.old.is(certificate)) && !has(&|certificate| *certificate == new.certificate)
-            {
-                pace()?;
-                ring::install_person(&self.ring_dir(&user)?, &rotation.label, &new.certificate, &new.chain)?;
+        for (user, readable) in self.rings() {
+            if let Ok(readable) = readable {
+                self.share_with(&user, &readable, rotation, new, pace)?;
             }
         }
         pace()?;
@@ -286,14 +283,39 @@ impl<'a> Keys<'a> {
         self.did(rotation, Step::Shared)
     }
 
-    /// Takes the old certificate out of the rings of others, into their folder `retired`.
+    fn share_with(
+        &self,
+        user: &str,
+        ring: &Readable,
+        rotation: &Rotation,
+        new: &Person,
+        pace: Pace<'_>,
+    ) -> Result<(), RotationError> {
+        let has = |key: &dyn Fn(&Certificate) -> bool| ring.people.iter().any(|person| key(&person.certificate));
+        if has(&|certificate| rotation.old.is(certificate)) && !has(&|certificate| *certificate == new.certificate) {
+            pace()?;
+            ring::install_person(&self.ring_dir(user)?, &rotation.label, &new.certificate, &new.chain)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the old certificate out of the rings of others, into their folder `retired`. One that has not got the new
+    /// one gets it before.
     ///
     /// # Errors
-    /// A ring can't be read or written.
+    /// A ring can't be listed or written: once it is mended it could be sealed for the old key with it.
     pub fn withdraw(&self, rotation: &mut Rotation, pace: Pace<'_>) -> Result<(), RotationError> {
-        for (user, survey) in self.rings()? {
-            let dir = self.ring_dir(&user)?;
-            for person in survey.ring.people().iter().filter(|person| rotation.old.is(&person.certificate)) {
+        let own = match ring::survey(&self.ring_dir(&rotation.user)?) {
+            Err(RingError::Missing { .. }) => Vec::new(),
+            survey => survey?.own,
+        };
+        let new = own.iter().find(|own| own.label == rotation.label);
+        for (user, readable) in self.rings() {
+            let (dir, readable) = (self.ring_dir(&user)?, readable?);
+            if let Some(new) = new {
+                self.share_with(&user, &readable, rotation, new, pace)?;
+            }
+            for person in readable.people.iter().filter(|person| rotation.old.is(&person.certificate)) {
                 pace()?;
                 set_aside(&dir, PEOPLE, &person.label, &rotation.old)?;
             }
@@ -371,8 +393,9 @@ impl<'a> Keys<'a> {
                 (false, _) => {}
             }
             // Others would have no certificate of the user any more.
-            for (other, survey) in self.rings()? {
-                let has = |key: &Certificate| survey.ring.people().iter().any(|person| person.certificate == *key);
+            for (other, readable) in self.rings() {
+                let readable = readable?;
+                let has = |key: &Certificate| readable.people.iter().any(|person| person.certificate == *key);
                 if has(&own.certificate) && !in_use.iter().all(has) {
                     return Err(RotationError::NotShared { user: user.to_owned(), other });
                 }
@@ -454,10 +477,20 @@ impl<'a> Keys<'a> {
         Err(RotationError::Passphrase { user: user.to_owned(), is_needed })
     }
 
-    /// The rings of all users, without their keys. One that can't be read stops a change: it would be left out.
-    fn rings(&self) -> Result<Vec<(String, Survey)>, RotationError> {
-        let users = Rings::new(self.data.join(RINGS)).users();
-        users.into_iter().map(|user| Ok((user.clone(), ring::survey(&self.ring_dir(&user)?)?))).collect()
+    /// The certificates in the rings of all users. Of a ring of which some file can't be read, what can be: it stops no
+    /// other user's change.
+    fn rings(&self) -> Vec<(String, Result<Readable, RingError>)> {
+        let rings = Rings::new(self.data.join(RINGS));
+        let read = |user: &String| rings.path(user).and_then(|path| ring::readable(&path));
+        rings.users().into_iter().map(|user| (user.clone(), read(&user))).collect()
+    }
+
+    /// The rings that can't be used, and why: whoever changes another user's key is to know.
+    pub fn unusable_rings(&self) -> Vec<(String, RingError)> {
+        let rings = Rings::new(self.data.join(RINGS));
+        let survey = |user: &String| rings.path(user).and_then(|path| ring::survey(&path));
+        let unusable = rings.users().into_iter().filter_map(|user| survey(&user).err().map(|error| (user, error)));
+        unusable.collect()
     }
 
     fn key_to_replace(&self, ring: &Ring, serial: Option<&str>) -> Result<std::sync::Arc<Own>, RotationError> {
@@ -481,8 +514,9 @@ impl<'a> Keys<'a> {
 
     /// Another user with the same private key could not open what is sealed for the new one.
     fn check_alone(&self, user: &str, old: &KeyFacts) -> Result<(), RotationError> {
-        let has_it = |survey: &Survey| survey.own.iter().any(|own| old.is(&own.certificate));
-        match self.rings()?.into_iter().find(|(other, survey)| other != user && has_it(survey)) {
+        let has_it = |ring: &Readable| ring.own.iter().any(|own| old.is(&own.certificate));
+        let others = self.rings().into_iter().filter(|(other, _)| other != user);
+        match others.filter_map(|(other, ring)| Some((other, ring.ok()?))).find(|(_, ring)| has_it(ring)) {
             Some((other, _)) => Err(RotationError::SharedKey { other, serial: old.serial.clone() }),
             None => Ok(()),
         }
@@ -533,12 +567,17 @@ impl<'a> Keys<'a> {
         if let Err(error) = certificate.check_dates(self.now.max(certificate.not_before())) {
             return unfit(error.to_string());
         }
-        for (user, survey) in self.rings()? {
+        for (user, readable) in self.rings() {
             let is_own = user == rotation.user;
-            let ring = Ring::load_without_keys(&self.ring_dir(&user)?)?;
-            if !is_own && !survey.ring.people().iter().any(|person| rotation.old.is(&person.certificate)) {
+            let has_old = |ring: &Readable| ring.people.iter().any(|person| rotation.old.is(&person.certificate));
+            if !is_own && !readable.is_ok_and(|ring| has_old(&ring)) {
                 continue;
             }
+            let ring = match Ring::load_without_keys(&self.ring_dir(&user)?) {
+                // It seals nothing and believes nobody until it is mended; what it believes then shows in its puts.
+                Err(_) if !is_own => continue,
+                ring => ring?,
+            };
             for role in old_roles.iter().filter(|role| **role != Role::Tls) {
                 let question = |certificate: &Certificate| PathQuestion {
                     usage: Some(role.usage(certificate.key_kind())),

@@ -122,6 +122,10 @@ impl Site {
         serials
     }
 
+    fn own_certificate(&self, user: &str) -> Certificate {
+        ring::survey(&self.ring(user)).unwrap().own[0].certificate.clone()
+    }
+
     fn known(&self, user: &str) -> Vec<String> {
         let survey = ring::survey(&self.ring(user)).unwrap();
         survey.ring.people().iter().map(|person| person.certificate.serial_hex()).collect()
@@ -311,7 +315,7 @@ fn keys_that_can_t_be_replaced_are_refused() {
     let with = Keys::new(site.data(), Some(&given), site.now);
     refused(with.begin("orders", &Wish::default()), "the keys of orders have no passphrase");
     fs::set_permissions(site.ring("billing"), fs::Permissions::from_mode(0o755)).unwrap();
-    refused(keys.begin("orders", &Wish::default()), "others must not have access");
+    refused(keys.begin("billing", &Wish::default()), "others must not have access");
     assert!(keys.rotations.all().unwrap().is_empty(), "nothing was begun");
 }
 
@@ -402,4 +406,66 @@ fn a_record_that_is_none_is_refused_and_named() {
     refused(keys.rotations.turn(Duration::ZERO), "another command changes keys here");
     drop(turn);
     keys.rotations.turn(Duration::ZERO).unwrap();
+}
+
+#[test]
+fn a_ring_that_can_t_be_read_stops_its_own_user_s_change_alone() {
+    let site = Site::new();
+    let audit = site.ring("audit");
+    for damage in ["people/damaged.pem", "crl/damaged.pem"] {
+        let old = site.add_key("audit", "audit", "orders");
+        ring::install_person(&audit, "billing", &site.own_certificate("billing"), &[]).unwrap();
+        fs::write(audit.join(damage), "no certificate").unwrap();
+        fs::set_permissions(&audit, fs::Permissions::from_mode(0o755)).unwrap();
+        let [(user, _)] = site.keys().unusable_rings().try_into().unwrap();
+        assert_eq!(user, "audit");
+        let rotation = site.go_on("billing", &mut never()).unwrap();
+        let new = rotation.new.clone().unwrap().serial;
+        // Once it is mended it seals for the new key: it has that one, and no other.
+        refused(site.go_on("audit", &mut never()), "audit has mode 0755");
+        fs::set_permissions(&audit, fs::Permissions::from_mode(0o700)).unwrap();
+        refused(site.go_on("audit", &mut never()), damage);
+        fs::remove_file(audit.join(damage)).unwrap();
+        assert_eq!(site.known("audit"), [new], "{damage}");
+        site.keys().rotations.remove(&rotation).unwrap();
+        fs::remove_dir_all(&audit).unwrap();
+        let shared = ring::survey(&site.ring("orders")).unwrap();
+        let label = shared.ring.people().iter().find(|person| person.certificate == old).unwrap().label.clone();
+        fs::remove_file(site.ring("orders").join(format!("people/{label}.pem"))).unwrap();
+    }
+}
+
+#[test]
+fn a_ring_that_can_t_even_be_listed_gets_the_new_certificate_before_the_old_key_goes() {
+    let site = Site::new();
+    let audit = site.ring("audit");
+    ring::install_person(&audit, "billing", &site.own_certificate("billing"), &[]).unwrap();
+    let (people, away) = (audit.join("people"), audit.join("away"));
+    fs::rename(&people, &away).unwrap();
+    fs::write(&people, "no folder").unwrap();
+    let wish = Wish { overlap: Some(Duration::ZERO), ..Wish::default() };
+    let keys = site.keys();
+    let mut rotation = keys.begin("billing", &wish).unwrap();
+    keys.make_key(&mut rotation, &mut never()).unwrap();
+    keys.install(&mut rotation, Signed::Here(site.authority(), 365), &mut never()).unwrap();
+    keys.share(&mut rotation, &mut never()).unwrap();
+    refused(keys.withdraw(&mut rotation, &mut never()), "audit/people");
+    assert_eq!(rotation.step(), Step::Shared);
+    fs::remove_file(&people).unwrap();
+    fs::rename(&away, &people).unwrap();
+    keys.withdraw(&mut rotation, &mut never()).unwrap();
+    assert_eq!(site.known("audit"), [rotation.new.unwrap().serial]);
+}
+
+#[test]
+fn a_record_that_is_none_stops_its_own_user_s_change_alone() {
+    let site = Site::new();
+    let keys = site.keys();
+    keys.begin("billing", &Wish::default()).unwrap();
+    let folder = site.data().join("rotations");
+    fs::write(folder.join("orders+00.json"), "{}").unwrap();
+    refused(keys.rotations.of("orders"), "orders+00.json");
+    assert_eq!(keys.rotations.of("billing").unwrap().len(), 1);
+    assert_eq!(keys.rotations.of_users(&|user| user.starts_with('b')).unwrap().len(), 1);
+    refused(keys.rotations.of_users(&|_| true), "orders+00.json");
 }
