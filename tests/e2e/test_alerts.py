@@ -62,6 +62,10 @@ CASES = {
         {"bulla_enrolment_failures": (LABELS | {"place": "ring", "name": "billing"}, "5x30")},
         {"bulla_enrolment_failures": (LABELS | {"place": "ring", "name": "billing"}, "0 1 2 3 0x26")},
     ),
+    "BullaNotReady": (
+        {"bulla_unready": (LABELS | {"cause": "disk-low"}, "1x30")},
+        {"bulla_unready": (LABELS | {"cause": "disk-low"}, "0x30")},
+    ),
     "BullaAuditMissing": (
         {"bulla_audit_dropped_total": (LABELS, "0+1x30")},
         {"bulla_audit_dropped_total": (LABELS, "1x30"), "bulla_audit_failures_total": (LABELS, "0x30")},

@@ -15,6 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs/operating/http.md"
 DEFINED = """
     DEFINE QLOCAL(ORDERS) DESCR('Bo''s orders') MAXDEPTH(77)
     DEFINE QLOCAL(ORDERS.SECRET)
+    DEFINE QLOCAL(ORDERS1) INITQ(SOME.QUEUE)
     DEFINE QALIAS(SHORT) TARGET(ORDERS)
     DEFINE QREMOTE(FAR) RNAME(THERE) RQMNAME(QM2)
     DEFINE QMODEL(SHAPE)
@@ -93,6 +94,7 @@ def test_a_user_with_set_changes_what_mqset_changes(qm):
             assert "PUT(DISABLED)" in qm.mqsc("DISPLAY QLOCAL(ORDERS) PUT") and "GET(DISABLED)" in qm.mqsc("DISPLAY QLOCAL(ORDERS) GET")
             assert change(web, "ORDERS", {"general": {"inhibitPut": False, "inhibitGet": False}}, method)[0].status == 204
         trigger = {"enabled": True, "type": "depth", "depth": 5, "messagePriority": 3, "data": "SOME.DATA"}
+        # A user without INQ is told of nothing that the queue is defined with.
         assert change(web, "ORDERS", {"type": "local", "trigger": trigger})[0].status == 204
         said = qm.mqsc("DISPLAY QLOCAL(ORDERS) ALL")
         for word in ("TRIGGER", "TRIGTYPE(DEPTH)", "TRIGDPTH(5)", "TRIGMPRI(3)", "TRIGDATA(SOME.DATA)", "MAXDEPTH(77)"):
@@ -102,6 +104,20 @@ def test_a_user_with_set_changes_what_mqset_changes(qm):
         assert change(web, "SHORT", {"general": {"inhibitGet": True}})[0].status == 204
         assert "GET(DISABLED)" in qm.mqsc("DISPLAY QALIAS(SHORT) GET") and "GET(ENABLED)" in qm.mqsc("DISPLAY QLOCAL(ORDERS) GET")
         assert change(web, "FAR", {"general": {"inhibitPut": True}})[0].status == 204
+
+
+def test_a_user_who_may_be_shown_the_queue_is_told_of_warnings(qm):
+    with as_user(qm, "narrow") as web:
+        response, body = change(web, "ORDERS1", {"trigger": {"enabled": True}})
+        assert (response.status, response.getheader("Content-Type")) == (200, f"{JSON};charset=utf-8")
+        without_queue, without_program = json.loads(body)["warnings"]
+        assert "INITQ(SOME.QUEUE) is no local queue" in without_queue and "PROCESS" in without_program
+        assert "TRIGGER" in qm.mqsc("DISPLAY QLOCAL(ORDERS1) TRIGGER")
+        response, body = change(web, "ORDERS1", {"trigger": {"enabled": False}}, "PUT")
+        assert (response.status, body) == (204, b"")
+    with as_user(qm, "setter") as web:
+        response, body = change(web, "ORDERS1", {"trigger": {"enabled": True}})
+        assert (response.status, body) == (204, b"")
 
 
 def test_set_changes_nothing_else(qm):

@@ -5,6 +5,7 @@ use crate::catalog::status::TaskKind;
 use crate::channel::supervisor;
 use crate::channel_ends::{attaching, caller, receiver, sender};
 use crate::dispatcher::consumers::Looked;
+use crate::dispatcher::deadlines::Deadlines;
 use crate::dispatcher::local::{Confirmation, Confirmed, Local};
 use crate::dispatcher::peer::{Link, Peer};
 use crate::dispatcher::serve_list::Asked;
@@ -15,6 +16,7 @@ use crate::front::outcome::{MessageOutcome, Said};
 use crate::front::{Delivery, Event, LinkId, SessionId};
 use crate::mailbox::Mailbox;
 use crate::manager::{Manager, SignIns, State};
+use crate::readiness::Unready;
 use crate::reason::{self, Refusal};
 use crate::task::TaskMeter;
 use crate::transport::Transport;
@@ -39,6 +41,8 @@ pub struct Core<T> {
     pub local: Local,
     /// None of those who have signed in takes much more of the time than another.
     pub shares: Shares,
+    /// When front ends are told the time, beside the ticks.
+    pub deadlines: Deadlines,
     /// The queues that are being served; empty between turns, kept for its memory.
     serving: Vec<Asked>,
     /// What the journal's thread does, and the processor time that it had taken when that was looked at last.
@@ -55,6 +59,7 @@ impl<T: Transport> Core<T> {
             generation,
             local: Local::new(index, manager, mailbox, now),
             shares: Shares::default(),
+            deadlines: Deadlines::default(),
             serving: Vec::new(),
             journal_meter,
             journal_cpu_ns: 0,
@@ -113,7 +118,7 @@ impl<T: Transport> Core<T> {
 
     /// What happened on one connection, as its front end says.
     pub fn events_of(&mut self, key: usize, state: &mut State) {
-        let Self { peers, local, shares, .. } = self;
+        let Self { peers, local, shares, deadlines, .. } = self;
         let Some(peer) = peers.get_mut(key) else { return };
         let user = peer.sharing_user().filter(|_| shares.is_shared());
         let began = user.map(|_| local.manager.clock.now());
@@ -141,6 +146,7 @@ impl<T: Transport> Core<T> {
                 Event::Unit(asked) => unit_of_work::asked(peer, local, state, *asked),
                 Event::OutcomeLost { unit } => unit_of_work::outcome_lost(peer, local, unit),
                 Event::Credit { link, drain } => get::credit(peer, local, link, drain),
+                Event::DueAt(at) => deadlines.set(key, at),
                 Event::Acquires { link, unit } => unit_of_work::acquires(peer, local, state, link, unit),
                 Event::Attached(attach) => {
                     if !attaching::attached(peer, local, state, &attach) {
@@ -359,6 +365,8 @@ impl<T: Transport> Core<T> {
             let SignIns { sessions, users, .. } = &self.local.manager.sign_ins;
             sessions.sweep(users, self.local.now);
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
+            let readiness = &self.local.manager.listening.readiness;
+            readiness.set(Unready::Journal, !state.store.takes_persistent());
             returns::retry_stuck(state);
             resume::tick(&self.local, state);
             put::expire_keys(&mut self.local, state);

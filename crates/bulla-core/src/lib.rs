@@ -35,6 +35,7 @@ pub mod noted;
 pub mod ordered_line;
 pub mod outgoing;
 pub mod random;
+pub mod readiness;
 pub mod refusals;
 pub mod report_options;
 pub mod reports;

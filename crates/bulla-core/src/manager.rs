@@ -26,6 +26,7 @@ use crate::maps::HashMap;
 use crate::message_groups::Groups;
 use crate::noted::{Noted, Synced, Writer};
 use crate::random::Random;
+use crate::readiness::Readiness;
 use crate::reason::{self, Refusal};
 use crate::refusals::PeerLines;
 use crate::report_options;
@@ -289,6 +290,7 @@ impl Manager {
                 blocked: RwLock::default(),
                 idle_timeout: 2 * IDLE_TIMEOUT,
                 arriving,
+                readiness: Readiness::default(),
             },
             counts: Counts {
                 since_ms: wall_ms(SystemTime::now()),

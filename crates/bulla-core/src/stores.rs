@@ -656,6 +656,11 @@ impl Stores {
         self.all_mut().for_each(|store| store.sweep(now_ms, max));
     }
 
+    /// As [`Store::takes_persistent`], of all stores.
+    pub fn takes_persistent(&mut self) -> bool {
+        self.all_mut().all(Store::takes_persistent)
+    }
+
     /// As [`Store::expire_due`], `max` in each store.
     pub fn expire_due(&mut self, now_ms: u64, max: usize) -> bool {
         self.wall_ms = now_ms;

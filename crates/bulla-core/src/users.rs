@@ -158,7 +158,7 @@ impl Users {
         })
     }
 
-    /// Removes a user. Connections that are open stay open.
+    /// Removes a user. Its log-ins over HTTP end; other connections that are open stay open.
     ///
     /// # Errors
     /// There is no such user.

@@ -17,7 +17,7 @@ struct Output {
 
 /// Every output.
 const OUTPUTS: &[Output] = &[
-    Output { what: "answers over HTTP", names: &["cause", "error", "message", "name", "reason"] },
+    Output { what: "answers over HTTP", names: &["cause", "error", "message", "name", "reason", "warnings"] },
     Output {
         what: "bulla mqsc --json",
         names: &[

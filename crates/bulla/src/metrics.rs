@@ -6,6 +6,7 @@
 //! unauthenticated client costs little.
 
 mod enrolment;
+mod health;
 mod limits;
 mod traffic;
 
@@ -17,6 +18,7 @@ use crate::manager::UnitCounts;
 use bulla_device::role::{self, Role};
 use bulla_device::{Histogram, Kind, OperationMeter};
 pub use enrolment::enrolments_text;
+pub use health::{HealthSnapshot, health_text};
 pub use limits::{LimitSnapshot, limits_text};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -75,6 +77,8 @@ pub struct Counts {
     pub enrolments: Vec<EnrolmentStatus>,
     /// Private keys that are gone though messages need them.
     pub missing_keys: usize,
+    /// Whether the queue manager is well.
+    pub health: HealthSnapshot,
 }
 
 impl Counts {
@@ -87,6 +91,7 @@ impl Counts {
             + &audit_text(&self.audit)
             + &limits_text(&self.limits)
             + &enrolments_text(&self.enrolments)
+            + &health_text(&self.health)
             + &traffic_text(&self.traffic)
             + &keys_text(self.missing_keys)
     }
@@ -562,6 +567,7 @@ mod tests {
             limits: limits::tests::busy(),
             enrolments: enrolment::tests::two(),
             missing_keys: 2,
+            health: health::tests::busy(),
         }
     }
 

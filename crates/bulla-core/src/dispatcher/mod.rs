@@ -8,6 +8,7 @@ pub mod authority;
 pub mod connections;
 pub mod consumer;
 pub mod consumers;
+pub mod deadlines;
 pub mod ending;
 pub mod get;
 pub mod local;

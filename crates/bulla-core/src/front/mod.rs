@@ -81,6 +81,8 @@ pub enum Event {
         /// The client wants what is there, up to its credit, and then to be told ([`FrontEnd::drained`]).
         drain: bool,
     },
+    /// The front end wants [`Wire::handle_timeout`] then, and not first at the tick behind it. The last one counts.
+    DueAt(Instant),
     /// A link that gets: messages sent from now on are acquired in a unit of work, or in none (AMQP part 4, section
     /// 4.4.3).
     Acquires {

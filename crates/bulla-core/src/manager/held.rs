@@ -16,6 +16,7 @@ use crate::limits::ConnectedUsers;
 use crate::mailbox::Mailboxes;
 use crate::maps::HashMap;
 use crate::noted::{Noted, Writer};
+use crate::readiness::Readiness;
 use crate::refusals::{PeerLines, Refusals};
 use crate::resumable::ResumableLinks;
 use crate::sign_in::checks::Checks;
@@ -83,6 +84,8 @@ pub struct Listening {
     pub idle_timeout: Duration,
     /// Bytes of messages that are arriving on all connections.
     pub arriving: Arriving,
+    /// Whether clients should come.
+    pub readiness: Readiness,
 }
 
 /// What is counted since the start.

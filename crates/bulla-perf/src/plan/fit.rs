@@ -196,15 +196,17 @@ fn square(values: &[f64]) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    const MESSAGE: Unknown = Unknown {
+    /// What each message costs a put, in µs.
+    pub(in crate::plan) const MESSAGE: Unknown = Unknown {
         name: "message",
         get: |profile| profile.costs.queue_manager.put.message_us,
         set: |profile, value| profile.costs.queue_manager.put.message_us = value,
     };
-    const TURN: Unknown = Unknown {
+    /// What each turn costs a put, in µs.
+    pub(in crate::plan) const TURN: Unknown = Unknown {
         name: "turn",
         get: |profile| profile.costs.queue_manager.put.turn_us,
         set: |profile, value| profile.costs.queue_manager.put.turn_us = value,

@@ -183,22 +183,12 @@ fn warnings(observed: &[Observed]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::configuration::Configuration;
-    use crate::plan::fit::{Unknown, fit};
+    use crate::plan::fit::fit;
+    use crate::plan::fit::tests::{MESSAGE, TURN};
     use crate::plan::predict::{SEED, Workload, predict_workload};
     use crate::plan::profile::{Cores, Pace};
     use crate::plan::trial::Trial;
     use crate::result::Sample;
-
-    const MESSAGE: Unknown = Unknown {
-        name: "message",
-        get: |profile| profile.costs.queue_manager.put.message_us,
-        set: |profile, value| profile.costs.queue_manager.put.message_us = value,
-    };
-    const TURN: Unknown = Unknown {
-        name: "turn",
-        get: |profile| profile.costs.queue_manager.put.turn_us,
-        set: |profile, value| profile.costs.queue_manager.put.turn_us = value,
-    };
 
     fn profile(message_us: f64, turn_us: f64) -> Profile {
         let mut profile = Profile::empty("here", "a test");

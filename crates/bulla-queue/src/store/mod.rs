@@ -202,6 +202,12 @@ impl Store {
         }
     }
 
+    /// Whether the journal takes persistent messages: it has room for a batch of them beyond its reserve, or finds some
+    /// as a put would.
+    pub fn takes_persistent(&mut self) -> bool {
+        self.journal.admit(0, 0, self.limits.reserve_bytes + self.limits.batch_bytes_max as u64).is_ok()
+    }
+
     /// Messages until MAXDEPTH, those under way included; 0 while too much waits for the disk.
     /// A caller that was told too little hears from [`Store::take_freed`].
     #[must_use]

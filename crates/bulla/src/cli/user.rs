@@ -22,7 +22,7 @@ pub struct UserArgs {
 enum UserCommand {
     /// Add a user; the password is the first line of the standard input, and a terminal does not show it
     Add(Named),
-    /// Give a user another password; connections that are open stay open
+    /// Give a user another password; log-ins over HTTP end, other connections that are open stay open
     Passwd(Named),
     /// List the users
     List {
@@ -30,7 +30,7 @@ enum UserCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Remove a user; connections that are open stay open
+    /// Remove a user; log-ins over HTTP end, other connections that are open stay open
     Remove {
         /// The user
         name: String,

@@ -210,9 +210,9 @@ impl Http {
     fn begin(&mut self, request: RequestId, head: Box<Head>) {
         self.exchange = Some(Exchange { request, stage: Stage::Answered(None) });
         if let Some(asked) = routes::asked_by_everyone(&head) {
-            let response = asked.and_then(|asked| match asked {
-                Does::Describe => Ok(openapi::answer()),
-                asked => health::answer(asked, &self.manager),
+            let response = asked.map(|asked| match asked {
+                Does::Describe => openapi::answer(),
+                asked => health::answer(asked, routes::answered(&head), &self.manager),
             });
             return self.respond(response.unwrap_or_else(Refused::response), None, false);
         }

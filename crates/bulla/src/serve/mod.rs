@@ -5,6 +5,7 @@ pub(crate) mod first_start;
 mod overseer;
 mod ping;
 mod pools;
+mod readiness_watch;
 mod requests;
 mod timed_spill;
 
@@ -53,6 +54,7 @@ use bulla_seal::ring::Rings;
 use mio::net::TcpListener;
 use overseer::Overseer;
 pub use pools::Threads;
+use readiness_watch::ReadinessWatch;
 use serde_json::json;
 use std::fmt;
 use std::io;
@@ -149,9 +151,7 @@ pub struct Running {
     commands: Option<JoinHandle<()>>,
     definitions_writer: Option<JoinHandle<()>>,
     statistics: Option<JoinHandle<()>>,
-    certificates: Option<Watch>,
-    keys: Option<Watch>,
-    enrolment: Option<Watch>,
+    watches: Vec<Watch>,
     admin: Option<admin::Server>,
     admin_of_roles: Option<admin::Server>,
     metrics: Option<metrics::Server>,
@@ -347,6 +347,9 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let addresses = [("amqp", amqp), ("amqps", amqps), ("http", http), ("https", https)];
     let listeners = addresses.iter().filter_map(|(scheme, address)| Some(format!("{scheme}://{}", (*address)?)));
     manager.listening.addresses.get_or_init(|| listeners.collect());
+    // Before a client can ask.
+    let mut readiness = ReadinessWatch::default();
+    readiness.look(&manager, Instant::now());
     let definition = manager.lock().definitions.queue_manager.clone();
     threads.make_checkers(cores).map_err(|error| file(data, error))?;
     let made = threads.make_pools(&definition, (settings.dispatchers, settings.adapters), ports);
@@ -356,9 +359,13 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let commands = Some(start_commands(&threads, asked, kept_answers).map_err(|error| file(data, error))?);
     let definitions_writer = Some(start_definitions_writer(&manager).map_err(|error| file(data, error))?);
     let statistics = start_statistics(&threads).map_err(|error| file(data, error))?;
-    let certificates = Some(watch_certificates(&manager).map_err(|error| file(data, error))?);
-    let keys = Some(watch_keys(&manager).map_err(|error| file(data, error))?);
-    let enrolment = Some(watch_enrolment(&threads).map_err(|error| file(data, error))?);
+    let watches = [
+        watch_certificates(&manager),
+        watch_keys(&manager),
+        watch_enrolment(&threads),
+        watch_readiness(&manager, readiness),
+    ];
+    let watches = watches.into_iter().collect::<io::Result<_>>().map_err(|error| file(data, error))?;
     let metrics = metrics.map(|listener| start_metrics(&threads, listener)).transpose();
     let metrics = metrics.map_err(|error| file(data, error))?;
     let metrics_address = metrics.as_ref().map(metrics::Server::address);
@@ -369,9 +376,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
         commands,
         definitions_writer,
         statistics,
-        certificates,
-        keys,
-        enrolment,
+        watches,
         admin,
         admin_of_roles,
         metrics,
@@ -425,9 +430,7 @@ impl Running {
         if let Some(metrics) = self.metrics.take() {
             metrics.stop();
         }
-        drop(self.certificates.take());
-        drop(self.keys.take());
-        drop(self.enrolment.take());
+        self.watches.clear();
         self.manager.workers.adapters.stop();
         self.manager.workers.devices.scheduler().shut_down();
         self.threads.join_adapters()?;
@@ -717,6 +720,12 @@ fn watch_enrolment(threads: &Threads) -> io::Result<Watch> {
     Watch::begin("enrolment", enroller::LOOK_EVERY, move || enroller.look(manager.as_ref(), Instant::now()))
 }
 
+/// Goes on looking at what clients are kept away for.
+fn watch_readiness(manager: &Arc<Manager>, mut readiness: ReadinessWatch) -> io::Result<Watch> {
+    let manager = manager.clone();
+    Watch::begin("readiness", readiness_watch::LOOK_EVERY, move || readiness.look(&manager, Instant::now()))
+}
+
 fn start_metrics(threads: &Arc<Threads>, listener: std::net::TcpListener) -> io::Result<metrics::Server> {
     let threads = threads.clone();
     metrics::serve(listener, move || counts(&threads))
@@ -737,6 +746,7 @@ fn counts(threads: &Threads) -> metrics::Counts {
         limits: administrator::limits(manager),
         enrolments: threads.enrolments.known(),
         missing_keys: manager.stranded().missing.len(),
+        health: metrics::HealthSnapshot { unready: manager.listening.readiness.causes().collect() },
     }
 }
 

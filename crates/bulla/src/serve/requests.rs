@@ -64,7 +64,8 @@ impl Client<'_> {
         Ok(queue::response(&defined, status.as_ref(), shown))
     }
 
-    /// Changes whether a queue takes and gives messages, and its trigger (MQSET).
+    /// Changes whether a queue takes and gives messages, and its trigger (MQSET). Warnings name what else the queue is
+    /// defined with, so they are for a client that may be shown that.
     fn set(&self, queue: &str, changes: Changes) -> Answer {
         self.check(Right::Set, queue)?;
         let sort = self.sort(queue)?;
@@ -77,7 +78,13 @@ impl Client<'_> {
             return Err(Refused::new(400, "attribute", format!("{queue} is of type {word}, not {other}")));
         }
         let alter = Pieces { given: changes.given, ..pieces("ALTER", word, queue, &[]) };
-        self.carry_out(&alter).map(|_| Response::new(204))
+        match self.carry_out(&alter)? {
+            Outcome::Done { warnings, .. } if !warnings.is_empty() && self.may(Right::Inquire, queue) => {
+                let body = json!({ "warnings": warnings }).to_string();
+                Ok(Response::new(200).with("content-type", JSON).body(body))
+            }
+            _ => Ok(Response::new(204)),
+        }
     }
 
     /// What was counted, to a user who may have it shown by a command.
@@ -114,6 +121,11 @@ impl Client<'_> {
             manager.ring_all();
             Refused::of_refusal(&refusal)
         })
+    }
+
+    /// Whether the client has a right, where it is not refused anything for want of it.
+    fn may(&self, right: Right, name: &str) -> bool {
+        self.threads.manager.lock().check(Who::of_message(self.user, None), right, name).is_ok()
     }
 
     /// What sort of queue has that name. A command would take it for many names where it ends in `*`: no queue's does.

@@ -21,6 +21,7 @@ mod body;
 mod checker;
 mod client;
 mod events;
+mod full_journal;
 mod late_log;
 mod liar;
 mod look;
@@ -30,6 +31,8 @@ mod patience;
 mod plain;
 mod protection;
 mod two_stores;
+mod waiting_get;
+mod web;
 mod world;
 
 use crate::log::EXIT_UNWINDS;

@@ -230,7 +230,7 @@ impl Dispatcher {
         let local = &self.core.local;
         let wakes =
             local.serving.wakes.iter().map(|(at, _)| *at).chain(local.channels.wake_at).chain(local.producers.pace_at);
-        local.journaling.flush_by.into_iter().chain(wakes).min()
+        local.journaling.flush_by.into_iter().chain(wakes).chain(self.core.deadlines.next()).min()
     }
 
     fn clock(&self) -> &Clock {
@@ -402,6 +402,7 @@ impl Dispatcher {
             self.core.local.seen.authority = state.generations.authority;
             authority::recheck(&mut self.core.peers, &mut self.core.local, state);
         }
+        self.tell_of_deadlines();
         self.for_active(|dispatcher, key| dispatcher.core.events_of(key, state));
         self.core.channel_turns(state);
         self.core.local.notice_changes(state);
@@ -418,6 +419,17 @@ impl Dispatcher {
         // Removals made while serving (pre-settled deliveries) go to the journal in this turn, too.
         self.core.journal(state);
         self.reap(state);
+    }
+
+    /// Tells front ends the time that wanted to know it now.
+    fn tell_of_deadlines(&mut self) {
+        let now = self.core.local.now;
+        while let Some(key) = self.core.deadlines.take_due(now) {
+            if let Some(peer) = self.core.peers.get_mut(key) {
+                peer.front.handle_timeout(now);
+                list(&mut self.core.peers, &mut self.active, key);
+            }
+        }
     }
 
     fn write(&mut self) {
@@ -753,6 +765,7 @@ impl Dispatcher {
             }
             let began = self.clock().now();
             let mut peer = self.core.peers.remove(key);
+            self.core.deadlines.forget(key);
             peer.arriving.holds(0, 0, &self.core.local.manager.listening.arriving);
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
             let _ = peer.transport.socket.tcp().map(|stream| self.poll.registry().deregister(stream));

@@ -6,6 +6,7 @@ use super::socket::Socket;
 use super::{Dispatcher, list};
 use crate::front::Protocol;
 use crate::front::call::Target;
+use crate::front::http::Common;
 use crate::front::offered;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -37,6 +38,13 @@ impl Dispatcher {
     pub(crate) fn accept_pipe(&mut self, pipe: PipeEnd) {
         let front = offered::front(&self.core.local, false, true);
         self.add(SocketTransport::new(Socket::Pipe(pipe), Protocol::Amqp, true), front).expect("nothing is registered");
+    }
+
+    /// Takes in a client on this machine that speaks HTTP in clear.
+    pub(crate) fn accept_http(&mut self, pipe: PipeEnd, common: Common) {
+        let protocol = Protocol::Http(common);
+        let front = protocol.front(&self.core.local, false, false, true);
+        self.add(SocketTransport::new(Socket::Pipe(pipe), protocol, true), front).expect("nothing is registered");
     }
 
     /// From now on calls to partners are the simulation's.

@@ -107,7 +107,17 @@ impl Refused {
             error["cause"] = self.cause.into();
         }
         let body = json!({ "error": error }).to_string();
-        let response = Response::new(self.status).with("content-type", JSON).body(body);
+        self.with_body(|response| response.with("content-type", JSON).body(body))
+    }
+
+    /// Cause and message as a line of text.
+    pub(super) fn line(&self) -> String {
+        format!("{}: {}\n", self.cause, self.message)
+    }
+
+    /// The answer with a body of another form.
+    pub(super) fn with_body(self, body: impl FnOnce(Response) -> Response) -> Response {
+        let response = body(Response::new(self.status));
         match self.header {
             Some((name, value)) => response.with(name, value),
             None => response,
@@ -142,6 +152,7 @@ fn status(refusal: &Refusal) -> u16 {
         | reason::Q_SPACE_NOT_AVAILABLE
         | reason::STORAGE_NOT_AVAILABLE
         | reason::Q_MGR_STOPPING
+        | reason::RESOURCE_PROBLEM
         | reason::PUBLICATION_FAILURE => 503,
         _ => 500,
     }
@@ -171,6 +182,8 @@ mod tests {
         let header = |refused: Refused| refused.response().headers.into_iter().map(|(name, _)| name).next_back();
         assert_eq!(header(Refused::new(401, "", "who?")), Some("www-authenticate"));
         assert_eq!(header(Refused::of_refusal(&Refusal::new(reason::Q_FULL, "full"))), Some("retry-after"));
+        let full = Refusal::new(reason::RESOURCE_PROBLEM, "no space left for the journal");
+        assert_eq!(header(Refused::of_refusal(&full)), Some("retry-after"), "it is for a time");
         assert_eq!(header(Refused::method("GET")), Some("allow"));
         assert_eq!(header(Refused::new(404, "", "no")), Some("content-type"));
     }

@@ -125,8 +125,11 @@ impl FrontEnd for Http {
             Stage::Getting(Getting { under: Some(Found::Gone), .. }) => self.refuse(Refused::not_kept()),
             Stage::Getting(getting) => {
                 getting.credit = 1;
-                let drain = getting.until <= self.now;
+                let (until, drain) = (getting.until, getting.until <= self.now);
                 self.events.push_back(Event::Credit { link, drain });
+                if !drain {
+                    self.events.push_back(Event::DueAt(until));
+                }
             }
             Stage::Listing(listing) => {
                 listing.credit = listing.limit;

@@ -138,6 +138,7 @@ fn answered(operation: &Operation, answer: &Answer, is_third: bool) -> Json {
         let schema = match operation.does {
             Does::List => Some("MessageList"),
             Does::Inquire => Some("Queues"),
+            Does::Set => Some("Warnings"),
             Does::Command => Some("CommandAnswers"),
             Does::WhoAmI => Some("Users"),
             _ => None,
@@ -194,6 +195,7 @@ fn schemas() -> Json {
         }), &["messages"]),
         "Queues": object(json!({ "queue": { "type": "array", "items": queue::schema(false) } }), &["queue"]),
         "QueueChange": queue::schema(true),
+        "Warnings": object(json!({ "warnings": { "type": "array", "items": text() } }), &["warnings"]),
         "LogIn": object(json!({ "username": text(), "password": text() }), &["username", "password"]),
         "Users": object(json!({
             "user": { "type": "array", "items": object(json!({

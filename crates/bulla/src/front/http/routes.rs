@@ -190,8 +190,8 @@ fn written(head: &Head) -> Result<Form, Refused> {
     }
 }
 
-/// How commands are answered: as JSON, unless only text is taken.
-fn answered(head: &Head) -> Form {
+/// How commands and questions after health are answered: as JSON, unless only text is taken.
+pub(super) fn answered(head: &Head) -> Form {
     match head.headers.text("accept") {
         Some(accepted) if accepted.trim_start().to_ascii_lowercase().starts_with("text/plain") => Form::Text,
         _ => Form::Json,

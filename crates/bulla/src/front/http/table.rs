@@ -200,7 +200,10 @@ const fn answer(status: u16, doc: &'static str, media: Option<&'static str>) -> 
 
 const A_MESSAGE: Answer = Answer { status: 200, doc: "The message.", media: Some(ANY), headers: &OF_MESSAGES };
 const NO_MESSAGE: Answer = answer(204, "There is no such message.", None);
-const CHANGED: &[Answer] = &[answer(204, "It is changed.", None)];
+const CHANGED: &[Answer] = &[
+    answer(200, "It is changed, and a user who may be shown the queue is warned of something.", Some(JSON)),
+    answer(204, "It is changed.", None),
+];
 const DESCRIPTION: &[Answer] = &[answer(200, "The document.", Some(JSON))];
 const WELL: Answer = answer(200, "It is well.", Some(TEXT));
 
