@@ -46,6 +46,7 @@ pub mod route;
 pub mod sign_in;
 pub mod sole_connection;
 pub mod stores;
+pub mod stranded_now;
 pub mod task;
 pub mod topics;
 pub mod traffic_history;

@@ -3,9 +3,10 @@
 
 use crate::catalog::status::{MissingKey, Stranded};
 use crate::events::Event;
-use crate::key_use::{Elsewhere, KnownKeys, StrandedNow, needs_in_turns, wanted_here};
+use crate::key_use::{Elsewhere, KnownKeys, needs_in_turns, wanted_here};
 use crate::manager::{Manager, State};
 use crate::missing_keys::OwnKeys;
+use crate::stranded_now::StrandedNow;
 use crate::wall_clock::wall_ms;
 use bulla_seal::Dn;
 use bulla_seal::ring::KeyFiles;
