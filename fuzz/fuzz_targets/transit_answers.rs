@@ -1,5 +1,5 @@
-//! Any bytes as what a server with a transit engine answers, in whatever pieces they come: an answer or none, and any text
-//! as what a ring and a definition say of it.
+//! Any bytes as what a server with a transit engine answers, in whatever pieces they come: an answer or none, and any
+//! text as what a ring and a definition say of it.
 
 #![no_main]
 

@@ -376,8 +376,8 @@ impl Arrival {
         Ok((Envelope { head, fields, message_id, application_properties, frame }, content, bound))
     }
 
-    /// What stays around the body of a sealed message, and what is bound to it when it is sealed anew; none where it has
-    /// no message-id, which sealing gives to each.
+    /// What stays around the body of a sealed message, and what is bound to it when it is sealed anew; none where it
+    /// has no message-id, which sealing gives to each.
     pub fn into_former(self, destination: String) -> Option<(Envelope, Bound)> {
         let message_id = match self.fields.get(MESSAGE_ID) {
             [] | [NULL] => return None,
@@ -502,8 +502,8 @@ impl Arrival {
     }
 }
 
-/// What its reader is told of a message that the queue manager has sealed anew: who signs it, and for whom. Nothing where
-/// no signature vouches for that.
+/// What its reader is told of a message that the queue manager has sealed anew: who signs it, and for whom. Nothing
+/// where no signature vouches for that.
 fn on_behalf_of(seal: &SealInfo) -> Option<[(Value, Value); 2]> {
     let (signer, said) = (seal.signer.as_ref()?, seal.on_behalf_of.as_ref()?);
     let former: Vec<&str> = said.signers.iter().map(|former| former.dn.as_str()).collect();

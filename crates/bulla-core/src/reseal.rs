@@ -1,9 +1,9 @@
-//! Messages that are sealed anew: opened with a key that is here, sealed under the policy in force, and put back at their
-//! own places.
+//! Messages that are sealed anew: opened with a key that is here, sealed under the policy in force, and put back at
+//! their own places.
 //!
 //! One [`Reseal`] is for one command, which takes a hundred messages at most. The queues' lock is held to choose the
-//! messages and to put them back, never while they are opened or sealed. A message that somebody has got, or is getting,
-//! in between is left alone; one that does not open stays as it is.
+//! messages and to put them back, never while they are opened or sealed. A message that somebody has got, or is
+//! getting, in between is left alone; one that does not open stays as it is.
 
 mod devices;
 
@@ -51,7 +51,7 @@ pub struct Reseal {
     bound_by: [Vec<String>; 2],
     /// What they are bound to anew.
     destination: String,
-    letters: Vec<Letter>,
+    chosen: Vec<Chosen>,
     bytes: usize,
     done: Resealed,
     old_keys: BTreeSet<String>,
@@ -67,7 +67,7 @@ pub struct ResealKeys {
 }
 
 /// A message on its way.
-struct Letter {
+struct Chosen {
     found: Found,
     arrival: Arrival,
     /// Whose ring opens it.
@@ -123,7 +123,7 @@ impl Reseal {
             policy: in_force,
             opens_by,
             bound_by,
-            letters: Vec::new(),
+            chosen: Vec::new(),
             bytes: 0,
             done: Resealed::default(),
             old_keys: BTreeSet::new(),
@@ -206,16 +206,16 @@ impl Reseal {
 
     /// Takes a chosen message. False where no more are taken by this command: the next one begins with it.
     pub fn take(&mut self, found: Found, body: &Chunks, keys: &ResealKeys) -> bool {
-        let is_first = self.letters.is_empty();
+        let is_first = self.chosen.is_empty();
         let held = self.manager.workers.adapters.hold(body.len().saturating_mul(4));
         let (Ok(held), true) = (held, is_first || self.bytes + body.len() <= BYTES_MAX) else {
             self.done.after = Some(place_text(found.place.before()));
             return false;
         };
         match self.read(found, body, keys, held) {
-            Ok(Some(letter)) => {
+            Ok(Some(message)) => {
                 self.bytes += body.len();
-                self.letters.push(letter);
+                self.chosen.push(message);
             }
             Ok(None) => {}
             Err(cause) => self.fail(cause),
@@ -229,7 +229,7 @@ impl Reseal {
         body: &Chunks,
         keys: &ResealKeys,
         held: Held,
-    ) -> Result<Option<Letter>, &'static str> {
+    ) -> Result<Option<Chosen>, &'static str> {
         let arrival = Arrival::read(&payload_of(body), found.put_at_ms).map_err(|_| "malformed")?;
         if !arrival.claims_seal() {
             self.done.clear += 1;
@@ -248,7 +248,7 @@ impl Reseal {
             Keys::OneOf(names) => Some(names),
             Keys::None | Keys::Unknown => None,
         };
-        Ok(Some(Letter { found, arrival, user, ring, names, _held: held }))
+        Ok(Some(Chosen { found, arrival, user, ring, names, _held: held }))
     }
 
     /// Whose ring opens a message.
@@ -319,7 +319,7 @@ impl Reseal {
         Ok(())
     }
 
-    /// Gives the messages their new bodies, each only if it is still there and nobody has it. They are to be synced
+    /// Gives the messages their new bodies, each only if it is still there and no user has it. They are to be synced
     /// before this is answered.
     ///
     /// # Errors
@@ -372,30 +372,30 @@ impl Reseal {
 
     fn open(&mut self, keys: &ResealKeys, now: SystemTime) -> Vec<Open> {
         let _protection = role::enter(Role::Opening);
-        let letters = std::mem::take(&mut self.letters);
-        let mut tallies = Vec::with_capacity(letters.len());
+        let chosen = std::mem::take(&mut self.chosen);
+        let mut tallies = Vec::with_capacity(chosen.len());
         let scheduler = self.manager.workers.devices.scheduler();
         let opened: Vec<Result<Verified<Opened>, OpenError>> =
-            carry_out(scheduler, letters.len(), letters.len(), |place| {
+            carry_out(scheduler, chosen.len(), chosen.len(), |place| {
                 let tally = Tally::new();
                 tallies.push(tally.clone());
-                let Letter { found, arrival, ring, .. } = &letters[place];
+                let Chosen { found, arrival, ring, .. } = &chosen[place];
                 let malformed = |_| OpenError::Malformed { what: "a sealed message has one data section" };
                 let der = arrival.sealed_body().map_err(malformed)?;
                 let expect = arrival.expect(self.bound_by[0].clone());
                 let moments = Moments { put_at: from_wall_ms(found.put_at_ms), now };
                 self.manager.sealing.opener.open_counting(&self.opens_by, ring, der, expect, moments, tally)
             });
-        let mut open = Vec::with_capacity(letters.len());
-        for ((letter, opened), tally) in letters.into_iter().zip(opened).zip(tallies) {
+        let mut open = Vec::with_capacity(chosen.len());
+        for ((message, opened), tally) in chosen.into_iter().zip(opened).zip(tallies) {
             let cost = Cost::from(tally.effort());
             if cost.effort.unwraps > 0 {
-                self.manager.told.audit.key(&letter.user, None, Purpose::Open).add(1, cost.effort.unwraps);
+                self.manager.told.audit.key(&message.user, None, Purpose::Open).add(1, cost.effort.unwraps);
             }
             let deed = if opened.is_ok() { Deed::Opened } else { Deed::FailedToOpen };
             self.manager.counts.accounts.note(&self.opens_by.name, deed, &cost);
-            match opened.map_err(|error| error.cause()).and_then(|opened| self.unfold(letter, opened, keys, now)) {
-                Ok(letter) => open.push(letter),
+            match opened.map_err(|error| error.cause()).and_then(|opened| self.unfold(message, opened, keys, now)) {
+                Ok(message) => open.push(message),
                 Err(cause) => self.fail(cause),
             }
         }
@@ -405,12 +405,12 @@ impl Reseal {
     /// What is sealed anew of an opened message, and what is said of it.
     fn unfold(
         &self,
-        letter: Letter,
+        message: Chosen,
         opened: Verified<Opened>,
         keys: &ResealKeys,
         now: SystemTime,
     ) -> Result<Open, &'static str> {
-        let Letter { found, arrival, user, ring, names, _held } = letter;
+        let Chosen { found, arrival, user, ring, names, _held } = message;
         let Opened { content, seal } = opened.into_inner();
         let own = keys.sealer.signer().map(|signer| signer.dn());
         let on_behalf_of = OnBehalfOf::after(&seal, own, now).ok_or("too-many-signers")?;

@@ -19,8 +19,8 @@ pub struct StrandedNow {
 }
 
 impl StrandedNow {
-    /// Why a reader can't open a message that needs these keys, of which it has none. Only whose own key is gone is told
-    /// which one it is.
+    /// Why a reader can't open a message that needs these keys, of which it has none. Only whose own key is gone is
+    /// told which one it is.
     pub fn why_not(&self, user: Option<&str>, keys: &Keys) -> String {
         let Keys::OneOf(names) = keys else { return ADDRESSED_TO_OTHERS.to_owned() };
         let is_own = |key: &&MissingKey| {

@@ -1,7 +1,7 @@
 //! What keys in a transit engine cost: results a second, and how long each takes, with so many jobs under way.
 //!
-//! `BULLA_TRANSIT="ADDRESS CAFILE TOKENFILE"` names a server on which `transit` is mounted, and whose token may make keys;
-//! without it a stand-in is asked, which says nothing about a real one. `BULLA_SECONDS` is the length of a run.
+//! `BULLA_TRANSIT="ADDRESS CAFILE TOKENFILE"` names a server on which `transit` is mounted, and whose token may make
+//! keys; without it a stand-in is asked, which says nothing about a real one. `BULLA_SECONDS` is the length of a run.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop at what it did not expect")]
 

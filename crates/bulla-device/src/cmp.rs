@@ -213,8 +213,8 @@ impl Drop for Context {
     }
 }
 
-/// Asks for a certificate, and returns it with what came beside it. The authority is told that it is accepted only where
-/// the host's judgement is good.
+/// Asks for a certificate, and returns it with what came beside it. The authority is told that it is accepted only
+/// where the host's judgement is good.
 ///
 /// # Errors
 /// [`CmpError`]. Nothing is kept of the transaction.
@@ -227,8 +227,8 @@ pub fn certify(question: CmpQuestion<'_>, host: &mut dyn CmpHost) -> Result<(X50
     loop {
         let argument = (&raw mut callbacks).cast::<c_void>();
         let mut check_after = 0;
-        // SAFETY: the context is live; `callbacks` outlives the call, and nothing else uses it meanwhile. Both callbacks
-        // read it from the context's argument, which is set anew before each call and cleared behind it.
+        // SAFETY: the context is live; `callbacks` outlives the call, and nothing else uses it meanwhile. Both
+        // callbacks read it from the context's argument, which is set anew before each call and cleared behind it.
         let done = unsafe {
             ffi::OSSL_CMP_CTX_set_transfer_cb_arg(context.0, argument);
             let done = ffi::OSSL_CMP_try_certreq(context.0, kind, ptr::null(), &raw mut check_after);

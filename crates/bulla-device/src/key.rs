@@ -207,7 +207,8 @@ impl PrivateKey {
     }
 
     /// A key that stays on its token, or in its transit engine: its public half, and the URI
-    /// ([`KeyUri`](crate::KeyUri)) that a device finds it by. What takes the place of a key that it does not unwrap is the same as long as this process lives.
+    /// ([`KeyUri`](crate::KeyUri)) that a device finds it by. What takes the place of a key that it does not unwrap is
+    /// the same as long as this process lives.
     pub fn on_token(public: PublicKey, uri: impl Into<String>) -> PrivateKey {
         PrivateKey::token(public, uri.into(), RejectionSecret::of_this_process().ok())
     }

@@ -6,8 +6,8 @@
 //!
 //! ```
 //! use std::time::Instant;
-//! use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Keys, Limits, Message, QueueAttributes, Store, Ticket};
-//! use bulla_queue::sim::SimDisk;
+//! use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Keys, Limits, Message, QueueAttributes, Store,
+//! Ticket}; use bulla_queue::sim::SimDisk;
 //!
 //! let options = FileLogOptions { segment_bytes: 1 << 20, driver: Driver::Inline, ..FileLogOptions::default() };
 //! let log = FileLog::open(SimDisk::default(), options)?;

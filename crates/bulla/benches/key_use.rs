@@ -1,5 +1,5 @@
-//! `DISPLAY KEYUSE` with a million messages, in memory and on disk: all on one queue or on a hundred, for one key, or for
-//! each queue's thousand.
+//! `DISPLAY KEYUSE` with a million messages, in memory and on disk: all on one queue or on a hundred, for one key, or
+//! for each queue's thousand.
 //!
 //! `cargo bench -p bulla --bench key_use`; what is on disk takes some 1 GB in the temporary folder.
 

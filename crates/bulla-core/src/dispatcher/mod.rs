@@ -1,7 +1,7 @@
 //! What a dispatcher does for its connections: links, puts, gets, units of work. No socket is read or written here.
 //!
-//! A turn ([`crate::core`]) works under the queues' lock: what happened on connections becomes puts and removals, what is synced
-//! is confirmed, and queues are served to consumers that have credit.
+//! A turn ([`crate::core`]) works under the queues' lock: what happened on connections becomes puts and removals, what
+//! is synced is confirmed, and queues are served to consumers that have credit.
 
 pub mod attach;
 pub mod authority;

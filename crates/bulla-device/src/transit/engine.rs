@@ -231,7 +231,8 @@ impl Engine {
         Err(self.forbidden(path, &token, "permission denied"))
     }
 
-    /// The server answered 403: it takes the token no more, or does not let it do this. The token is asked about itself.
+    /// The server answered 403: it takes the token no more, or does not let it do this. The token is asked about
+    /// itself.
     fn forbidden(&mut self, path: &str, token: &Token, words: &str) -> Stop {
         let is_invalid = says_invalid(words)
             || match self.exchange("GET", LOOKUP_SELF, Some(token), None) {

@@ -1,7 +1,8 @@
-//! HTTP/1.1 of a client (RFC 9110, RFC 9112), over TLS: one request after another on one connection, each within a time.
+//! HTTP/1.1 of a client (RFC 9110, RFC 9112), over TLS: one request after another on one connection, each within a
+//! time.
 //!
-//! [`AnswerReader`] is the machine: bytes in, an answer out. What an answer may be is bounded, and the buffers are wiped:
-//! a content key is in them.
+//! [`AnswerReader`] is the machine: bytes in, an answer out. What an answer may be is bounded, and the buffers are
+//! wiped: a content key is in them.
 
 use std::fmt;
 use std::io::{self, Read, Write};

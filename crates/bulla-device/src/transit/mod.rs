@@ -1,8 +1,8 @@
 //! The device `TRANSIT`: keys that stay in the transit engine of a HashiCorp Vault or OpenBao server, over HTTPS.
 //!
-//! A ring names a key by name and version ([`uri`]); where the server is, the device's definition says alone. Each engine
-//! of the device has a connection of its own, and asks for up to [`LANES`] results in one request ([`protocol`]). What
-//! comes back is checked here with the public key before anyone sees it.
+//! A ring names a key by name and version ([`uri`]); where the server is, the device's definition says alone. Each
+//! engine of the device has a connection of its own, and asks for up to [`LANES`] results in one request
+//! ([`protocol`]). What comes back is checked here with the public key before anyone sees it.
 //!
 //! A transit engine signs, and opens what was wrapped with RSA-OAEP and SHA-256. It agrees on no keys, so a curve's key
 //! there only signs. PKCS#1 v1.5 is not asked for, although newer servers take its padding off: whether that was right
@@ -123,8 +123,9 @@ impl Transit {
     /// Makes a key in the engine. One of that name that is there already stays as it is, and is an error.
     ///
     /// # Errors
-    /// [`DeviceError::Offline`] as at the start of an engine; [`DeviceError::Refused`] when the name is none or taken, or
-    /// the server does not make such a key, [`DeviceError::UnsupportedKey`] when a transit engine has none of its kind.
+    /// [`DeviceError::Offline`] as at the start of an engine; [`DeviceError::Refused`] when the name is none or taken,
+    /// or the server does not make such a key, [`DeviceError::UnsupportedKey`] when a transit engine has none of its
+    /// kind.
     pub fn create_key(&self, kind: KeyKind, bits: u32, name: &str) -> Result<TransitKey, DeviceError> {
         let Some(word) = protocol::key_type(kind, bits) else {
             let what = format!(

@@ -1,7 +1,7 @@
 //! How a key ring names a key in a transit engine, and how a device names its server.
 //!
-//! `transit:key=orders;version=2` has the key's name and version. Where the server is, is the device's definition alone:
-//! a text that is copied with a ring, or that comes from elsewhere, leads to no address.
+//! `transit:key=orders;version=2` has the key's name and version. Where the server is, is the device's definition
+//! alone: a text that is copied with a ring, or that comes from elsewhere, leads to no address.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,7 +54,8 @@ pub fn is_key_name(name: &str) -> bool {
     name.len() <= KEY_NAME_BYTES_MAX && outer(first) && outer(last) && name.bytes().all(inner)
 }
 
-/// Whether a text is the path of an engine or of a namespace: parts of letters, digits, `_`, `-` and `.`, joined by `/`.
+/// Whether a text is the path of an engine or of a namespace: parts of letters, digits, `_`, `-` and `.`, joined by
+/// `/`.
 pub fn is_path(text: &str) -> bool {
     let part = |part: &str| {
         let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -241,7 +242,8 @@ impl FromStr for Address {
     }
 }
 
-/// Why a text is no address of a server: the turn of who wrote it. Never shows the text, which may have a password in it.
+/// Why a text is no address of a server: the turn of who wrote it. Never shows the text, which may have a password in
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressError {
     /// What is wrong.

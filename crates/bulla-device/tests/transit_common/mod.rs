@@ -1,5 +1,5 @@
-//! A small server with the transit engine's published HTTP API, for tests: keys in memory, TLS with an authority of its own,
-//! and whatever else a test tells it to answer. It is not the real one.
+//! A small server with the transit engine's published HTTP API, for tests: keys in memory, TLS with an authority of its
+//! own, and whatever else a test tells it to answer. It is not the real one.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part of this")]
 

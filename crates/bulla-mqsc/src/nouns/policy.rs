@@ -289,8 +289,8 @@ impl Rules for Arc<Policy> {
         }
     }
 
-    /// ACTION(ADD) and ACTION(REMOVE): more or fewer signers and recipients. Who is no recipient any more is none with a
-    /// key elsewhere either.
+    /// ACTION(ADD) and ACTION(REMOVE): more or fewer signers and recipients. Who is no recipient any more is none with
+    /// a key elsewhere either.
     fn take_over(&mut self, statement: &Statement) -> Result<bool, Failure> {
         let Some(add) = adds_or_removes(statement) else { return Ok(false) };
         let policy = Arc::make_mut(self);

@@ -1,7 +1,7 @@
 //! A message gets another body at its own place: sealed anew, it stays the same message to everyone who waits for it.
 //!
-//! Readers have the new body at once: whatever is done with the message afterwards stands behind it in the journal. Until
-//! it is synced the body stays in memory, and the message counts as one that needs its former keys, too.
+//! Readers have the new body at once: whatever is done with the message afterwards stands behind it in the journal.
+//! Until it is synced the body stays in memory, and the message counts as one that needs its former keys, too.
 
 use std::collections::HashMap;
 
@@ -35,8 +35,8 @@ pub(super) struct Former {
 pub(super) type Formers = HashMap<u64, Former, IdBuildHasher>;
 
 impl Store {
-    /// The messages of a queue behind `after`, in the order in which they are got, each with whether it can be replaced:
-    /// not while it is locked or not synced yet. What has expired and is still there is among them.
+    /// The messages of a queue behind `after`, in the order in which they are got, each with whether it can be
+    /// replaced: not while it is locked or not synced yet. What has expired and is still there is among them.
     pub fn lying(&self, queue: QueueId, after: Option<Place>) -> impl Iterator<Item = (Found, bool)> + '_ {
         let lanes =
             self.queues.get(&queue).into_iter().flat_map(move |found| {
@@ -47,8 +47,8 @@ impl Store {
     }
 
     /// Gives a message another body that `keys` open, at its own place: its name, order, times, priority, user and
-    /// delivery count stay. Only if it is there and not locked. MAXMSGL holds; MAXDEPTH, PUT(DISABLED) and what one user
-    /// may have do not matter: nothing is put.
+    /// delivery count stay. Only if it is there and not locked. MAXMSGL holds; MAXDEPTH, PUT(DISABLED) and what one
+    /// user may have do not matter: nothing is put.
     ///
     /// # Errors
     /// [`PutError::TooBig`], [`PutError::Spill`] and [`PutError::Journal`]; the message stays as it is.

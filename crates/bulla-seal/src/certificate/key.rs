@@ -259,8 +259,8 @@ impl fmt::Debug for KeySource {
     }
 }
 
-/// The one private key of a file: in PEM as [`read_private_key`] reads it, or in a line of its own the URI of a key on a
-/// token or in a transit engine ([`KeyUri`]). Such a line can't be in PEM, which has no colon outside headers.
+/// The one private key of a file: in PEM as [`read_private_key`] reads it, or in a line of its own the URI of a key on
+/// a token or in a transit engine ([`KeyUri`]). Such a line can't be in PEM, which has no colon outside headers.
 ///
 /// # Errors
 /// [`KeyError`].

@@ -143,8 +143,8 @@ pub(super) fn devices(doctor: &mut Doctor<'_>, state: &State) {
     }
 }
 
-/// For each key of these users that is on a token or in a transit engine, the device that has it, and what that can't do
-/// although it may be asked for.
+/// For each key of these users that is on a token or in a transit engine, the device that has it, and what that can't
+/// do although it may be asked for.
 pub(super) fn keys_elsewhere(doctor: &mut Doctor<'_>, users: &[String], policy: Option<&Policy>) {
     let manager = doctor.manager;
     let defined: Vec<(String, Setup)> = {

@@ -1,8 +1,8 @@
 //! `enrolment.toml` of the data directory: which certificates come and renew by themselves, and from where.
 //! `docs/operating/enrolment.md` describes each key.
 //!
-//! It names programs that are run as the user of the queue manager. So it is a file that its owner alone may change, and
-//! no definition: who may only give commands of the admin language must not be able to run a program.
+//! It names programs that are run as the user of the queue manager. So it is a file that its owner alone may change,
+//! and no definition: who may only give commands of the admin language must not be able to run a program.
 
 use super::EnrolError;
 use super::cmp::Cmp;

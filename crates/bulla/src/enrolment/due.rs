@@ -1,5 +1,5 @@
-//! When a certificate is renewed, and when to ask again after a failure. Both follow from the certificate alone, so that
-//! a restart changes nothing and what DISPLAY shows is what happens.
+//! When a certificate is renewed, and when to ask again after a failure. Both follow from the certificate alone, so
+//! that a restart changes nothing and what DISPLAY shows is what happens.
 
 use bulla_seal::certificate::Certificate;
 use std::time::{Duration, SystemTime};

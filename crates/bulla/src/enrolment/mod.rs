@@ -1,9 +1,10 @@
 //! Certificates that come and renew by themselves: of key rings and of TLS, from authorities that are elsewhere.
 //!
-//! [`configuration`] says from where, [`source`] asks there ([`command`]: a program; [`cmp`]: by a protocol), and [`answer`] judges what came
-//! before anything is kept. [`ring_certificate`] and [`tls_certificate`] renew one certificate, for `bulla key enrol`
-//! and `bulla cert renew` as well as for [`enroller`], the queue manager's part, which knows by [`due`] when. The
-//! renewal of a ring's key is a change of that key ([`crate::key_rotation`]) whose certificate comes from elsewhere.
+//! [`configuration`] says from where, [`source`] asks there ([`command`]: a program; [`cmp`]: by a protocol), and
+//! [`answer`] judges what came before anything is kept. [`ring_certificate`] and [`tls_certificate`] renew one
+//! certificate, for `bulla key enrol` and `bulla cert renew` as well as for [`enroller`], the queue manager's part,
+//! which knows by [`due`] when. The renewal of a ring's key is a change of that key ([`crate::key_rotation`]) whose
+//! certificate comes from elsewhere.
 
 pub mod answer;
 pub mod cmp;
