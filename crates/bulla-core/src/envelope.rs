@@ -359,11 +359,19 @@ impl Arrival {
             let malformed = |error| Refusal::new(reason::MD_ERROR, format!("the body is malformed: {error}"));
             check_body(&content.bytes).map_err(malformed)?;
         }
-        let application_properties = self.section(self.sections.application_properties.clone());
+        let (bound, head) = self.bound_and_head(destination, &message_id);
+        let application_properties = bound.application_properties.clone();
+        let frame = self.message(defaults, user, Chunks::from(Bytes::new()));
+        let fields = self.fields;
+        Ok((Envelope { head, fields, message_id, application_properties, frame }, content, bound))
+    }
+
+    /// What is bound to the message, and its sections ahead of its properties as they stand.
+    fn bound_and_head(&self, destination: String, message_id: &Bytes) -> (Bound, Vec<u8>) {
         let bound = Bound {
             destination,
-            properties: self.fields.bound(&message_id),
-            application_properties: application_properties.clone(),
+            properties: self.fields.bound(message_id),
+            application_properties: self.section(self.sections.application_properties.clone()),
             annotations: self.bound_annotations(),
             message_id: message_id.clone(),
         };
@@ -371,9 +379,7 @@ impl Arrival {
         for section in [&self.sections.header, &self.sections.message_annotations] {
             head.extend_from_slice(&self.section(section.clone()));
         }
-        let frame = self.message(defaults, user, Chunks::from(Bytes::new()));
-        let fields = self.fields;
-        Ok((Envelope { head, fields, message_id, application_properties, frame }, content, bound))
+        (bound, head)
     }
 
     /// What stays around the body of a sealed message, and what is bound to it when it is sealed anew; none where it
@@ -383,18 +389,8 @@ impl Arrival {
             [] | [NULL] => return None,
             id => Bytes::copy_from_slice(id),
         };
-        let application_properties = self.section(self.sections.application_properties.clone());
-        let bound = Bound {
-            destination,
-            properties: self.fields.bound(&message_id),
-            application_properties: application_properties.clone(),
-            annotations: self.bound_annotations(),
-            message_id: message_id.clone(),
-        };
-        let mut head = Vec::with_capacity(256);
-        for section in [&self.sections.header, &self.sections.message_annotations] {
-            head.extend_from_slice(&self.section(section.clone()));
-        }
+        let (bound, head) = self.bound_and_head(destination, &message_id);
+        let application_properties = bound.application_properties.clone();
         let frame = self.message(Defaults::default(), None, Chunks::from(Bytes::new()));
         Some((Envelope { head, fields: self.fields, message_id, application_properties, frame }, bound))
     }
