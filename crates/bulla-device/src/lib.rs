@@ -35,6 +35,7 @@ mod rejection;
 pub mod role;
 pub mod scheduler;
 mod secret_file;
+mod stop;
 pub mod tls;
 pub mod transit;
 mod work;

@@ -18,6 +18,7 @@ use crate::device::{Device, DeviceError, Kind};
 use crate::key::{Curve, KeyKind, PrivateKey};
 use crate::padding;
 use crate::random::random_bytes;
+use crate::stop::Stop;
 use crate::work::{Finished, Job, Output, RsaPadding, RsaScheme, Work};
 
 /// Bytes that PSS takes beside the hash and the salt of its length (RFC 8017, 9.1.1).
@@ -98,26 +99,6 @@ pub(super) struct Engine {
     link: Link,
     job: Option<Job>,
     loaded: HashSet<KeyId>,
-}
-
-/// Why a job has no result.
-enum Stop {
-    /// The engine goes on.
-    Job(DeviceError),
-    /// The engine can't go on.
-    Engine(DeviceError),
-}
-
-impl From<DeviceError> for Stop {
-    fn from(error: DeviceError) -> Stop {
-        Stop::Job(error)
-    }
-}
-
-impl From<ErrorStack> for Stop {
-    fn from(errors: ErrorStack) -> Stop {
-        Stop::Job(errors.into())
-    }
 }
 
 impl Engine {

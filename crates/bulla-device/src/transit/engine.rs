@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use openssl::bn::BigNum;
-use openssl::error::ErrorStack;
 use openssl::pkey::PKey;
 use openssl::ssl::SslConnector;
 use zeroize::Zeroizing;
@@ -18,6 +17,7 @@ use crate::digest::{Digest, Hash};
 use crate::key::{PrivateKey, PublicKey};
 use crate::padding;
 use crate::random::random_bytes;
+use crate::stop::Stop;
 use crate::work::{Finished, Job, Output, RsaPadding, RsaScheme, Work};
 
 /// Bytes that PSS takes beside the hash and the salt of its length (RFC 8017, 9.1.1).
@@ -37,35 +37,6 @@ pub(super) struct Engine {
     connector: SslConnector,
     connection: Option<Connection>,
     jobs: Vec<Job>,
-}
-
-/// Why a job has no result.
-#[derive(Clone)]
-pub(super) enum Stop {
-    /// The engine goes on.
-    Job(DeviceError),
-    /// The engine can't go on.
-    Engine(DeviceError),
-}
-
-impl From<DeviceError> for Stop {
-    fn from(error: DeviceError) -> Stop {
-        Stop::Job(error)
-    }
-}
-
-impl From<ErrorStack> for Stop {
-    fn from(errors: ErrorStack) -> Stop {
-        Stop::Job(errors.into())
-    }
-}
-
-impl From<Stop> for DeviceError {
-    fn from(stop: Stop) -> DeviceError {
-        match stop {
-            Stop::Job(error) | Stop::Engine(error) => error,
-        }
-    }
 }
 
 /// What jobs have in common that go into one request.
