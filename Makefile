@@ -11,6 +11,7 @@
 # timing  whether the time of a failure tells what failed: unwraps, messages, messages through the socket
 # hostile ten minutes of clients that mean it no good; HOSTILE_SECONDS for another time; then hostile-rights
 # hostile-rights five minutes of users with one right each, who do with it what costs others most
+# rotation-kills ends changes of keys at each of their steps, ROTATION_KILLS times, under traffic
 # packages what is installed elsewhere: a tarball and a Debian package, under target/packages; docs/operating/install.md
 # test-packages installs, starts, upgrades and removes them in fresh Debian systems; as root, with debootstrap
 # lanes   the library that accelerators open; part of build, and skipped where it can't be had
@@ -21,6 +22,7 @@
 
 FUZZ_SECONDS ?= 600
 HOSTILE_SECONDS ?= 600
+ROTATION_KILLS ?= 200
 SECONDS ?= 60
 PYTEST_ARGS ?=
 SUITES ?=
@@ -37,7 +39,7 @@ JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 
 .PHONY: run islands build test simulate past-defects interop check sbom bench timing measure hostile \
-    hostile-rights lanes fuzz clients packages test-packages prerequisites test-prerequisites
+    hostile-rights rotation-kills lanes fuzz clients packages test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
 run: build
@@ -93,6 +95,9 @@ hostile: build clients
 
 hostile-rights: build clients
 	$(PYTHON) tests/hostile/hostile.py --rights
+
+rotation-kills: build clients
+	BULLA_ROTATION_KILLS=$(ROTATION_KILLS) $(PYTHON) -m pytest -s $(PYTEST_ARGS) tests/e2e/test_rotation_kills.py
 
 packages: build
 	tools/packages.sh $(BULLA) $(TARGET)/packages

@@ -2,21 +2,16 @@
 
 import json
 import os
-import random
-import subprocess
 import threading
 
 import pytest
 from proton import Delivery
 
-from manager import BULLA, ERROR_QUEUE, run, shown_rows, wait_until
+from manager import ERROR_QUEUE, shown_rows, wait_until
 from proton_driver import Refused
 from sites import CONFIDENTIALITY, PRIVACY, Site, clear
 from units import Unit
 
-SEED = int(os.environ.get("BULLA_ROTATION_SEED", random.SystemRandom().randrange(1 << 32)))
-# How often the change of a key is ended in its midst.
-KILLS = int(os.environ.get("BULLA_ROTATION_KILLS", 6))
 # How often both users change their keys under traffic.
 ROUNDS = int(os.environ.get("BULLA_ROTATION_ROUNDS", 2))
 
@@ -308,35 +303,3 @@ def test_under_traffic_both_users_change_their_keys_and_nothing_is_lost(site):
         assert traffic.put
     has_ended(site)
     assert [len(own(site, user)) for user in ("billing", "orders")] == [1, 1]
-
-
-def test_killed_at_any_time_a_change_goes_on(site):
-    """The command is killed at random moments under traffic, and the queue manager once."""
-    print(f"BULLA_ROTATION_SEED={SEED}")
-    chance = random.Random(SEED)
-    queue = site.queue(PRIVACY)
-    with Traffic(site, queue) as traffic:
-        for _ in range(KILLS):
-            user = chance.choice(["billing", "orders"])
-            command = [BULLA, "key", "rotate", user, "--overlap", "0s", "--data", site.qm.data]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            try:
-                process.wait(chance.choice([0.02, 0.05, 0.1, 0.3, 0.8, 1.3]) * chance.random())
-            except subprocess.TimeoutExpired:
-                process.kill()
-            process.communicate()
-            if any(row["STEP"] in ("BEGUN", "KEYED", "INSTALLED") for row in changes(site, user)):
-                key(site, "rotate", user)
-    traffic.check()
-    key(site, "rotate", "billing", "--overlap", "0s")
-    site.orders.put(queue, clear(b"the last"))
-    for client in site.clients.values():
-        client.close()
-    site.clients.clear()
-    site.qm.kill()
-    site.qm.start()
-    assert bodies(site.billing.get_all(queue)) == [b"the last"]
-    has_ended(site)
-    assert [len(own(site, user)) for user in ("billing", "orders")] == [1, 1]
-    done = run("audit", "verify", "--data", site.qm.data)
-    assert done.returncode == 0, done.stdout
