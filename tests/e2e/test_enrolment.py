@@ -6,6 +6,8 @@ import socket
 import ssl
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -16,13 +18,13 @@ from sites import PRIVACY, Site, clear
 
 # Signs what stands on its standard input, as the file `mode` beside it says. A lifetime of so many seconds.
 PROGRAM = """#!{python} -I
-import datetime, pathlib, sys, time
+import datetime, os, pathlib, sys, time
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-here = pathlib.Path(sys.argv[1])
+here, parent = pathlib.Path(sys.argv[1]), os.getppid()
 mode, seconds = (here / "mode").read_text().split()
 pem = sys.stdin.buffer.read()
 with (here / "asked").open("a") as asked:
@@ -32,8 +34,10 @@ if mode == "refuses":
     sys.exit(4)
 if mode == "undecided":
     sys.exit(75)
-if mode == "hangs":
-    time.sleep(3600)
+while mode == "hangs":
+    time.sleep(0.1)
+    if os.getppid() != parent:  # the process that asked was killed: no other one ends this
+        sys.exit(1)
 if mode == "garbage":
     print("-----BEGIN CERTIFICATE-----\\nAAAA\\n-----END CERTIFICATE-----")
     sys.exit(0)
@@ -96,6 +100,15 @@ class Company:
         path = self.folder / "asked"
         return path.read_text().split() if path.exists() else []
 
+    def running(self):
+        """Processes of the program."""
+        name, found = os.fsencode(self.folder / "sign"), []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                if name in path.read_bytes().split(b"\0"):
+                    found.append(int(path.parent.name))
+        return found
+
     def configure(self, *parts):
         text = CONFIGURATION.format(folder=self.folder) + "".join(parts)
         aside = self.qm.data / "enrolment.new"
@@ -122,8 +135,9 @@ BOTH = ring("orders", "billing"), ring("billing", "orders")
 
 @pytest.fixture
 def company(managers, tmp_path):
-    qm = managers()
-    return Company(qm, tmp_path / "company")
+    company = Company(managers(), tmp_path / "company")
+    yield company
+    wait_until(lambda: not company.running(), f"the program has ended: {company.running()}")
 
 
 def served(qm):
