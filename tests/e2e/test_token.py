@@ -5,11 +5,12 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from manager import shown_rows, wait_until
+from manager import ERROR_QUEUE, shown_rows, wait_until
 from sites import clear
 from test_devices import Stream, meters
 
@@ -217,6 +218,61 @@ def test_whatever_becomes_of_the_token_no_message_is_lost_or_condemned(qm, token
 
     report = json.loads(qm.run("report", "crypto", "--data", qm.data, "--since-start", "--json").stdout)
     assert "HSM" in json.dumps(report) and device(qm)["ERRORS"] > 0
+
+
+def reseal(qm, code=0):
+    done = qm.run("reseal", "RESEALED", "--rate", "1000000", "--data", qm.data, code=code)
+    return done.stdout.decode() + done.stderr.decode()
+
+
+def keys_needed(qm):
+    done = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY KEYUSE(RESEALED)")
+    return {row["SERIAL"]: row["MSGS"] for row in shown_rows(done.stdout)}
+
+
+def test_messages_for_a_key_on_the_token_are_sealed_anew_for_another_one_and_wait_for_a_token_that_is_away(qm, token):
+    data, count = ["--data", qm.data], 30
+    make = ("--signer", "trade", "--device", "HSM", "--key", "rsa2048")
+    # The queue manager signs what it seals anew, with a key that is on the token as well.
+    qm.run("cert", "create", "--ring", "BULLA", "--dn", "CN=BULLA,O=Token", *make, "--share", "billing", *data)
+    qm.mqsc(
+        "DEFINE QLOCAL(RESEALED)\nSET POLICY(RESEALED) SIGNALG(SHA256) ENCALG(AES256) + \n"
+        "  SIGNER('CN=orders,O=Token', 'CN=BULLA,O=Token') RECIP('CN=billing,O=Token')"
+    )
+    with qm.connect("orders") as orders:
+        for number in range(count):
+            orders.put("RESEALED", clear(b"%d" % number, id=f"id-{number}"))
+    (old,) = keys_needed(qm)
+    # A key can't be changed there in one step: another one is made, which seals because it begins later.
+    begun = time.time()
+    wait_until(lambda: time.time() > begun + 1, "the next second begins")
+    share = ("--share", "orders", "--share", "BULLA")
+    qm.run("cert", "create", "--ring", "billing", "--dn", "CN=billing,O=Token", *make, *share, *data)
+
+    token["control"].write_text("removed\n")
+    try:
+        said = reseal(qm, code=4)
+        assert "0 messages sealed anew" in said and f"{count} messages: key-unavailable" in said, said
+        assert keys_needed(qm) == {old: count}
+    finally:
+        token["control"].write_text("")
+    wait_until(lambda: device(qm)["STATUS"] == "RUNNING", "the token is back")
+    before = meters(qm)
+    said = reseal(qm)
+    assert f"{count} messages sealed anew" in said and f"opened before by {old}" in said, said
+    # Each was opened and signed there.
+    for operation in ("RSA-SIGN", "RSA-UNWRAP"):
+        name = ("HSM", operation, 2048)
+        assert meters(qm)[name]["JOBS"] >= before[name]["JOBS"] + count, operation
+    needed = keys_needed(qm)
+    assert list(needed.values()) == [count] and old not in needed, needed
+    qm.run("key", "retire", "billing", old, *data)
+    with qm.connect("billing") as billing:
+        messages = billing.get_all("RESEALED")
+    assert [(bytes(message.body), message.id) for message in messages] == [
+        (b"%d" % number, f"id-{number}") for number in range(count)
+    ]
+    assert qm.depth(ERROR_QUEUE) == 0
 
 
 def qm_site(qm):
