@@ -8,6 +8,7 @@
 # sbom    the list of what the program is made of, as CycloneDX, beside the program
 # bench   the benchmarks of the crates
 # measure what protection costs, by `bulla perf`, into docs/measurements; FULL=1 for every combination
+# key-rates what messages lose while their users change keys, and how fast messages are sealed anew
 # timing  whether the time of a failure tells what failed: unwraps, messages, messages through the socket
 # hostile ten minutes of clients that mean it no good; HOSTILE_SECONDS for another time; then hostile-rights
 # hostile-rights five minutes of users with one right each, who do with it what costs others most
@@ -39,7 +40,7 @@ JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 
 .PHONY: run islands build test simulate past-defects interop check sbom bench timing measure hostile \
-    hostile-rights rotation-kills lanes fuzz clients packages test-packages prerequisites test-prerequisites
+    hostile-rights rotation-kills key-rates lanes fuzz clients packages test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
 run: build
@@ -88,6 +89,10 @@ timing: prerequisites lanes
 
 measure: build
 	tools/measure.sh $(BULLA)
+
+key-rates: build
+	tools/key_rates.py rotation $(BULLA) || test $$? -eq 8
+	tools/key_rates.py reseal $(BULLA) || test $$? -eq 8
 
 hostile: build clients
 	$(PYTHON) tests/hostile/hostile.py --seconds $(HOSTILE_SECONDS)
