@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::message::{MessageId, QueueId, StoreNumber};
+use crate::message::{MESSAGE_NUMBER_MAX, MessageId, QueueId, StoreNumber};
 
 /// The first four bytes of a batch.
 pub const BATCH_MAGIC: [u8; 4] = *b"BATC";
@@ -428,7 +428,7 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
             let user_bytes = user_and_keys as usize & 0xffff;
             let expires_at_ms = u64_at(record, 32).ok_or(SHORT)?;
             let put = PutRecord {
-                id: MessageId(u64_at(record, 8).ok_or(SHORT)?),
+                id: message_at(record, 8)?,
                 queue: QueueId::new(StoreNumber::LOCAL, u32_at(record, 16).ok_or(SHORT)?),
                 priority: detail,
                 body_bytes: u32_at(record, 20).ok_or(SHORT)?,
@@ -451,11 +451,8 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
                 _ => Record::Replaced(put),
             }
         }
-        KIND_REMOVED => Record::Removed(MessageId(u64_at(record, 8).ok_or(SHORT)?)),
-        KIND_FAILED => Record::Failed {
-            id: MessageId(u64_at(record, 8).ok_or(SHORT)?),
-            delivery_count: u32_at(record, 16).ok_or(SHORT)?,
-        },
+        KIND_REMOVED => Record::Removed(message_at(record, 8)?),
+        KIND_FAILED => Record::Failed { id: message_at(record, 8)?, delivery_count: u32_at(record, 16).ok_or(SHORT)? },
         KIND_DEFINED => Record::Defined {
             queue: QueueId::new(StoreNumber::LOCAL, u32_at(record, 8).ok_or(SHORT)?),
             name: name_at(record, 16, u32_at(record, 12).ok_or(SHORT)? as usize, QUEUE_NAME_BYTES_MAX)?,
@@ -485,10 +482,7 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
             Record::Object { name: object_name(record)?, body_bytes, body_crc: u32::from_le_bytes([a, b, c, d]) }
         }
         KIND_OBJECT_GONE => Record::ObjectGone { name: object_name(record)? },
-        KIND_DELAYED => Record::Delayed {
-            id: MessageId(u64_at(record, 8).ok_or(SHORT)?),
-            until_ms: u64_at(record, 16).ok_or(SHORT)?,
-        },
+        KIND_DELAYED => Record::Delayed { id: message_at(record, 8)?, until_ms: u64_at(record, 16).ok_or(SHORT)? },
         KIND_KEYS => {
             let number = u16::try_from(u32_at(record, 8).ok_or(SHORT)?).ok().filter(|number| *number >= KEYS_FIRST);
             let bytes = u32_at(record, 12).ok_or(SHORT)? as usize;
@@ -532,6 +526,12 @@ pub fn key_names(mut names: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn are_key_names(names: &[u8]) -> bool {
     !names.is_empty() && key_names(names).map(|name| 2 + name.len()).sum::<usize>() == names.len()
+}
+
+/// A message's number. One that has a store in it is of no journal: each numbers the messages of its own store.
+fn message_at(record: &[u8], offset: usize) -> Result<MessageId, &'static str> {
+    let number = u64_at(record, offset).ok_or("shorter than its kind needs")?;
+    if number < MESSAGE_NUMBER_MAX { Ok(MessageId(number)) } else { Err("a message number that can't be") }
 }
 
 fn note_name(record: &[u8]) -> Result<&str, &'static str> {

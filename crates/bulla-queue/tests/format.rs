@@ -156,7 +156,9 @@ fn a_record_that_is_none_is_rejected_with_its_place() {
     assert_eq!(rejected(&|head| head[0] = 99), (0, "a kind that this version does not know"));
     assert_eq!(rejected(&|head| head[2] = 8), (0, "a length that no record has"));
     assert_eq!(rejected(&|head| head[2] = 24), (0, "a length that its kind does not have"));
+    assert_eq!(rejected(&|head| head[15] = 0x10), (0, "a message number that can't be"), "it has a store in it");
     assert_eq!(rejected(&|head| head[17] = 10), (16, "a priority above nine"));
+    assert_eq!(rejected(&|head| head[31] = 0x1b), (16, "a message number that can't be"));
     assert_eq!(rejected(&|head| head[18] = 0xf0), (16, "longer than its batch"));
     assert_eq!(rejected(&|head| head[60..64].fill(0xff)), (16, "a name that is too long"));
     assert_eq!(rejected(&|head| head[60] = 200), (16, "a name longer than its record"));

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use memchr::memmem;
+
 use crate::log::{LogError, Position, Replayed};
 use crate::record::{ALIGN_BYTES, BATCH_HEADER_BYTES, BATCH_MAGIC, BatchHeader, check_bodies};
 use crate::storage::StorageFile;
@@ -333,6 +335,7 @@ impl<F: StorageFile> Segment<F> {
 
     /// Where the next good batch header behind `at` is.
     pub(crate) fn good_batch_behind(&self, at: u64, epoch: u64) -> Result<Option<u64>, LogError> {
+        let magic = memmem::Finder::new(&BATCH_MAGIC);
         let mut chunk = vec![0; WALK_BYTES + BATCH_HEADER_BYTES];
         let mut from = at + ALIGN_BYTES as u64;
         while from + (BATCH_HEADER_BYTES as u64) <= self.space_end() {
@@ -340,9 +343,9 @@ impl<F: StorageFile> Segment<F> {
             let chunk = &mut chunk[..bytes];
             self.read_at(from, chunk).map_err(LogError::Unavailable)?;
             let starts = chunk.len().saturating_sub(BATCH_HEADER_BYTES - 1).min(WALK_BYTES);
-            for offset in (0..starts).step_by(ALIGN_BYTES) {
-                let here = &chunk[offset..];
-                if here.starts_with(&BATCH_MAGIC) && self.fits(here, from + offset as u64, epoch).is_some() {
+            let found = magic.find_iter(chunk).filter(|offset| *offset < starts && offset % ALIGN_BYTES == 0);
+            for offset in found {
+                if self.fits(&chunk[offset..], from + offset as u64, epoch).is_some() {
                     return Ok(Some(from + offset as u64));
                 }
             }

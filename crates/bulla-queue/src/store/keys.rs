@@ -176,10 +176,16 @@ impl KeySets {
         Arc::ptr_eq(known, names).then_some(*number)
     }
 
-    /// Bytes of the record that defines the set of a message that is put, at most; 0 as a rule.
+    /// The number of a set, by its pointer or by what it holds.
+    fn known(&self, names: &KeyNames) -> Option<u16> {
+        self.recent(names).or_else(|| self.numbers.get(names).copied())
+    }
+
+    /// Bytes of the record that defines the set of a message that is put; 0 as a rule. It follows from what the set
+    /// holds alone, and never from where that lies: batches end where it says.
     pub(super) fn definition_bytes(&self, keys: &Keys) -> usize {
         let Keys::OneOf(names) = keys else { return 0 };
-        match self.recent(names) {
+        match self.known(names) {
             Some(number) => self.definition_bytes_of(number),
             None => Record::keys_head_bytes(names.iter().map(|name| 2 + name.len()).sum()),
         }
@@ -483,3 +489,29 @@ impl Sought {
 }
 
 const _: () = assert!(KEY_NAMES_BYTES_MAX < QUEUE_KEY_SETS_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> KeyNames {
+        [Bytes::from_static(b"issuer and serial")].into_iter().collect()
+    }
+
+    #[test]
+    fn a_set_that_is_defined_needs_no_record_wherever_it_lies() {
+        let (mut sets, held) = (KeySets::default(), names());
+        let number = sets.number_of(&Keys::OneOf(held.clone()), usize::MAX);
+        assert!(sets.definition_bytes(&Keys::OneOf(names())) > 0, "nothing is written yet");
+        sets.define(number, |_| ());
+        assert_eq!(sets.definition_bytes(&Keys::OneOf(held)), 0);
+        // More of them than are found by their pointers.
+        let same: Vec<KeyNames> = (0..4 * RECENT_SETS).map(|_| names()).collect();
+        for names in &same {
+            assert_eq!(sets.number_of(&Keys::OneOf(names.clone()), usize::MAX), number);
+        }
+        for names in same {
+            assert_eq!(sets.definition_bytes(&Keys::OneOf(names)), 0);
+        }
+    }
+}

@@ -322,7 +322,7 @@ impl Replay {
             return Err(format!("the body of message {} ends outside its batch", put.id.0));
         }
         *body_at = end;
-        let id = self.own_id(put.id)?;
+        let id = self.own_id(put.id);
         self.own_queue(put.queue)?;
         self.order.push((batch_at.0, id.0));
         if let Some(slot) = self.messages.slot(id) {
@@ -380,7 +380,7 @@ impl Replay {
         match *record {
             Record::Put(_) | Record::Moved(_) | Record::Replaced(_) | Record::Object { .. } => {}
             Record::Removed(id) => {
-                let id = self.own_id(id)?;
+                let id = self.own_id(id);
                 // One that is not there was put in a part of the log that has been let go.
                 if let Some(slot) = self.messages.slot(id) {
                     self.messages.remove(slot);
@@ -388,7 +388,7 @@ impl Replay {
                 }
             }
             Record::Failed { id, delivery_count } => {
-                let id = self.own_id(id)?;
+                let id = self.own_id(id);
                 if let Some(slot) = self.messages.slot(id) {
                     self.messages[slot].delivery_count = delivery_count;
                 }
@@ -411,7 +411,7 @@ impl Replay {
             }
             Record::Noted { name, value } => self.notes.set(name, Some(value)),
             Record::Delayed { id, until_ms } => {
-                let id = self.own_id(id)?;
+                let id = self.own_id(id);
                 // A put stands before it, in the same batch.
                 if self.messages.slot(id).is_none() {
                     return Err(format!("message {} is delayed before it is put", id.number()));
@@ -428,13 +428,10 @@ impl Replay {
     }
 
     /// The id in this store of a message that the journal has.
-    fn own_id(&mut self, id: MessageId) -> Result<MessageId, String> {
-        if id.0 >= MESSAGE_NUMBER_MAX {
-            return Err("a message number that can't be".to_owned());
-        }
+    fn own_id(&mut self, id: MessageId) -> MessageId {
         let id = self.number.base() | id.0;
         self.next_id = self.next_id.max(id + 1);
-        Ok(MessageId(id))
+        MessageId(id)
     }
 
     /// The id in this store of a queue that the journal has.
