@@ -8,6 +8,7 @@
 # sbom    the list of what the program is made of, as CycloneDX, beside the program
 # bench   the benchmarks of the crates
 # measure what protection costs, by `bulla perf`, into docs/measurements; FULL=1 for every combination
+# shared-faults a store in a shared log while owners, servers and their network fail, SHARED_FAULTS times
 # key-rates what messages lose while their users change keys, and how fast messages are sealed anew
 # timing  whether the time of a failure tells what failed: unwraps, messages, messages through the socket
 # hostile ten minutes of clients that mean it no good; HOSTILE_SECONDS for another time; then hostile-rights
@@ -24,6 +25,7 @@
 FUZZ_SECONDS ?= 600
 HOSTILE_SECONDS ?= 600
 ROTATION_KILLS ?= 200
+SHARED_FAULTS ?= 500
 SECONDS ?= 60
 PYTEST_ARGS ?=
 SUITES ?=
@@ -36,11 +38,15 @@ CLIENTS = tests/clients
 RETRY = $(abspath tests/retry.sh)
 RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 GO_AMQP = .cache/go-amqp-driver
+NATS = .cache/nats/nats-server
+NATS_VERSION = 2.15.3
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
+# `make check test` runs unit tests once.
+NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*' --examples)
 
 .PHONY: run islands build test simulate past-defects interop check sbom bench timing measure hostile \
-    hostile-rights rotation-kills key-rates lanes fuzz clients packages test-packages prerequisites test-prerequisites
+    hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server packages test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
 run: build
@@ -55,14 +61,20 @@ build: prerequisites lanes
 	cargo build --release -p bulla
 	@tools/symbols.sh $(BULLA)
 
+# bulla-shared is built by itself: what it needs of common libraries would have all of the program compiled once more.
 check: test-prerequisites
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
-	cargo test --release --workspace --lib --bins
+	cargo test --release --workspace --exclude bulla-shared --lib --bins
+	cargo test --release --package bulla-shared --lib
 	tools/components.py check
 
-test: test-prerequisites build clients
-	cargo test --release --workspace
+# The tests of crates leave a program with the parts of a simulation: it is built once more as it is shipped.
+test: test-prerequisites lanes clients
+	cargo test --release --workspace --exclude bulla-shared $(NOT_CHECKED)
+	$(if $(NOT_CHECKED),cargo test --release --workspace --exclude bulla-shared --doc)
+	cargo test --release --package bulla-shared $(NOT_CHECKED)
+	cargo build --release -p bulla
 	@tools/symbols.sh $(BULLA)
 	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/e2e
 
@@ -79,7 +91,7 @@ sbom: prerequisites
 interop: build $(VENV)
 	python3 tests/interop/run.py $(SUITES)
 
-bench: prerequisites lanes
+bench: prerequisites lanes $(NATS)
 	cargo bench --workspace --bench '*'
 
 timing: prerequisites lanes
@@ -89,6 +101,9 @@ timing: prerequisites lanes
 
 measure: build
 	tools/measure.sh $(BULLA)
+
+shared-faults: test-prerequisites $(NATS)
+	BULLA_FAULTS=$(SHARED_FAULTS) cargo test --release --package bulla-shared --test faults -- --nocapture
 
 key-rates: build
 	tools/key_rates.py rotation $(BULLA) || test $$? -eq 8
@@ -127,7 +142,13 @@ prerequisites:
 test-prerequisites: prerequisites
 	@tests/prerequisites.sh test
 
-clients: $(VENV) $(RHEA) $(GO_AMQP) $(JMS) $(BOUNCYCASTLE)
+clients: $(VENV) $(RHEA) $(GO_AMQP) $(JMS) $(BOUNCYCASTLE) $(NATS)
+
+nats-server: $(NATS)
+
+# The engine of shared logs, for the tests of crates/bulla-shared.
+$(NATS): | test-prerequisites
+	GOBIN=$(abspath .cache/nats) $(RETRY) go install github.com/nats-io/nats-server/v2@v$(NATS_VERSION)
 
 # The client library is built from source once and kept as a wheel by pip.
 $(VENV): tests/requirements.txt | test-prerequisites

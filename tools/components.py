@@ -80,11 +80,23 @@ def satisfied(expression, allowed):
 # --- check ---
 
 
-def findings(packages, rules):
+def users_of(data):
+    """Names of the packages that use one, by its id."""
+    names = {package["id"]: package["name"] for package in data["packages"]}
+    users = {}
+    for node in data["resolve"]["nodes"]:
+        for needed in node["deps"]:
+            users.setdefault(needed["pkg"], set()).add(names[node["id"]])
+    return users
+
+
+def findings(packages, users, rules):
     """What speaks against a set of packages, a line each."""
     bans, sources = rules["bans"], rules["sources"]
     names = lambda key: {entry["name"] for entry in bans.get(key, [])}
     allowed = set(rules["licenses"]["allow"])
+    # A package that is denied may be there for the sake of its wrappers.
+    wrappers = {entry["name"]: set(entry.get("wrappers", [])) for entry in bans["deny"]}
     versions = {}
     for package in packages.values():
         name, licence, source = f"{package['name']} {package['version']}", package["license"], package["source"]
@@ -93,8 +105,12 @@ def findings(packages, rules):
             yield f"{name}: no licence is declared"
         elif not satisfied(licence, allowed):
             yield f"{name}: licence {licence} is not allowed"
-        if package["name"] in names("deny"):
-            yield f"{name}: banned"
+        if package["name"] in wrappers:
+            used_by = users.get(package["id"], set()) - wrappers[package["name"]]
+            if not wrappers[package["name"]]:
+                yield f"{name}: banned"
+            elif used_by:
+                yield f"{name}: banned, but {', '.join(sorted(used_by))} uses it"
         if source and source.startswith("git+") and sources["unknown-git"] == "deny":
             yield f"{name}: comes from {source}"
         elif source and source != CRATES_IO and sources["unknown-registry"] == "deny":
@@ -114,9 +130,10 @@ def check():
     rules = tomllib.loads((TOP / "deny.toml").read_text())
     found, count = set(), 0
     for target in rules["graph"]["targets"]:
-        packages = packages_of(metadata(target))
+        data = metadata(target)
+        packages = packages_of(data)
         count = max(count, len(packages))
-        found.update(findings(packages, rules))
+        found.update(findings(packages, users_of(data), rules))
     for line in sorted(found):
         print(f"error: {line}", file=sys.stderr)
     if found:

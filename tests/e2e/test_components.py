@@ -48,21 +48,28 @@ def test_a_licence_passes_where_its_terms_can_be_met(expression, good):
         ({}, []),
         ({"license": "AGPL-3.0-only"}, ["crate 1.0.0: licence AGPL-3.0-only is not allowed"]),
         ({"license": None}, ["crate 1.0.0: no licence is declared"]),
-        ({"name": "ring"}, ["ring 1.0.0: banned"]),
+        ({"name": "aws-lc-rs"}, ["aws-lc-rs 1.0.0: banned"]),
         ({"source": "git+https://example.org/x"}, ["crate 1.0.0: comes from git+https://example.org/x"]),
         ({"source": None}, ["crate 1.0.0: lies outside this repository"]),
     ],
 )
 def test_a_crate_that_deny_toml_does_not_want_is_named(change, says):
-    assert list(components.findings({"id": {**CRATE, **change}}, RULES)) == says
+    assert list(components.findings({"id": {"id": "id"} | CRATE | change}, {}, RULES)) == says
+
+
+def test_a_crate_may_be_there_for_the_sake_of_its_wrapper_alone():
+    ring = {"id": {"id": "id"} | CRATE | {"name": "ring"}}
+    assert list(components.findings(ring, {"id": {"async-nats"}}, RULES)) == []
+    found = list(components.findings(ring, {"id": {"async-nats", "other"}}, RULES))
+    assert found == ["ring 1.0.0: banned, but other uses it"]
 
 
 def test_two_versions_of_a_crate_and_any_version_of_one_are_named():
-    both = {"one": CRATE, "two": {**CRATE, "version": "2.0.0"}}
-    assert list(components.findings(both, RULES)) == ["crate: 1.0.0 and 2.0.0 are both built"]
+    both = {name: {"id": name} | CRATE | {"version": version} for name, version in (("one", "1.0.0"), ("two", "2.0.0"))}
+    assert list(components.findings(both, {}, RULES)) == ["crate: 1.0.0 and 2.0.0 are both built"]
     own = copy.deepcopy(CRATE) | {"source": None, "manifest_path": str(TOP / "crates/x/Cargo.toml")}
     own["dependencies"] = [{"name": "other", "req": "*"}]
-    assert list(components.findings({"own": own}, RULES)) == ["crate 1.0.0: takes any version of other"]
+    assert list(components.findings({"own": own | {"id": "own"}}, {}, RULES)) == ["crate 1.0.0: takes any version of other"]
 
 
 def test_the_list_of_components_names_what_is_built_in_and_is_the_same_each_time(tmp_path):

@@ -1,0 +1,257 @@
+//! Batches into the stream, one at a time.
+//!
+//! Each append names the owner's epoch record as the last one of its subject, so that none of a deposed owner enters;
+//! that allows one append under way (a second one is refused while the first is carried out).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bulla_queue::log::{Batch, Epoch};
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::engine::{Engine, Expect, Pause, Refusal, Stored};
+use crate::frame::{FRAME_HEADER_BYTES, Frame, Kind, Part, encode_parts};
+use crate::options::{LOOK_EVERY, PART_BYTES, PARTS_IN_FLIGHT_MAX, WHOLE_BYTES_MAX};
+use crate::shared::{Ownership, Shared, Told, Trouble, hold};
+use crate::table::Entry;
+
+/// Writes batches.
+pub(crate) struct Appender {
+    pub(crate) engine: Engine,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) told: mpsc::Sender<Told>,
+    pub(crate) waker: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) retry_within: Duration,
+}
+
+/// Why a batch is not in the log and will not be.
+enum End {
+    Deposed { by: u64 },
+    Failed(String),
+}
+
+impl Appender {
+    /// Writes batches as they come, until their sender is gone. While none comes it looks for another owner.
+    pub(crate) async fn run(self, mut batches: mpsc::Receiver<Batch>) {
+        // Who took the log, for batches that are on their way while this is found out.
+        let mut deposed = None;
+        loop {
+            let told = match timeout(LOOK_EVERY, batches.recv()).await {
+                Ok(Some(batch)) => self.write(batch, deposed).await,
+                Ok(None) => return,
+                Err(_) => match self.look().await {
+                    Some(by) => Told::Deposed(Epoch(by)),
+                    None => continue,
+                },
+            };
+            if !matches!(told, Told::Synced(..)) {
+                *hold(&self.shared.ownership) = None;
+            }
+            if let Told::Deposed(by) = &told {
+                deposed = Some(*by);
+            }
+            *hold(&self.shared.trouble) = None;
+            let is_heard = self.told.send(told).await.is_ok();
+            self.shared.busy.send_replace(false);
+            (self.waker)();
+            if !is_heard {
+                return;
+            }
+        }
+    }
+
+    async fn write(&self, batch: Batch, deposed: Option<Epoch>) -> Told {
+        let ownership = *hold(&self.shared.ownership);
+        let end = batch.end();
+        let appended = match (&ownership, deposed) {
+            (Some(ownership), _) => self.append(ownership, &batch).await,
+            (None, Some(by)) => Err(End::Deposed { by: by.0 }),
+            (None, None) => Err(End::Failed("the log was not claimed".to_owned())),
+        };
+        match appended {
+            Ok(entry) => {
+                if let Some(ownership) = hold(&self.shared.ownership).as_mut() {
+                    ownership.last = entry.sequence;
+                }
+                hold(&self.shared.table).append(entry);
+                Told::Synced(end, batch)
+            }
+            Err(End::Deposed { by }) => Told::Deposed(Epoch(by)),
+            Err(End::Failed(reason)) => Told::Failed(reason),
+        }
+    }
+
+    /// The epoch of another owner, if the log has one. No answer leaves it open.
+    async fn look(&self) -> Option<u64> {
+        let ownership = (*hold(&self.shared.ownership))?;
+        let record = self.engine.last_of(self.engine.epoch()).await.ok()??;
+        self.other_owner(&ownership, &record)
+    }
+
+    fn other_owner(&self, ownership: &Ownership, record: &Stored) -> Option<u64> {
+        let decoded = Frame::decode(&record.payload, &self.engine.group);
+        (record.sequence > ownership.fence).then(|| decoded.map_or(ownership.epoch + 1, |(frame, _)| frame.epoch))
+    }
+
+    async fn append(&self, ownership: &Ownership, batch: &Batch) -> Result<Entry, End> {
+        let end = hold(&self.shared.table).end;
+        if batch.at != end || batch.head.len() < FRAME_HEADER_BYTES {
+            return Err(End::Failed(format!("a batch for {:#x} came where {end:#x} is the end", batch.at)));
+        }
+        let fits = |bytes: usize| u32::try_from(bytes).map_err(|_| End::Failed("a batch of over 4 GiB".to_owned()));
+        let (head_bytes, body_bytes) = (fits(batch.head.len())?, fits(batch.body.len())?);
+        let (kind, payload, parts) = if batch.bytes() <= WHOLE_BYTES_MAX as u64 {
+            (Kind::Whole, None, Vec::new())
+        } else {
+            let parts = self.send_parts(ownership, batch).await?;
+            (Kind::Parts, Some(encode_parts(&parts)), parts)
+        };
+        let payload_crc = match &payload {
+            Some(list) => crc32c::crc32c(list),
+            None => crc32c::crc32c_append(crc32c::crc32c(&batch.head[FRAME_HEADER_BYTES..]), &batch.body),
+        };
+        let frame = Frame { kind, epoch: ownership.epoch, at: batch.at, head_bytes, body_bytes, payload_crc };
+        let header = frame.encode(&self.engine.group);
+        let message: Bytes = match payload {
+            Some(list) => [&header[..], &list].concat().into(),
+            None => [&header[..], &batch.head[FRAME_HEADER_BYTES..], &batch.body].concat().into(),
+        };
+        self.shared.sent(message.len());
+        let sequence = self.commit(ownership, batch.at, message).await?;
+        Ok(Entry { at: batch.at, sequence, head_bytes, body_bytes, parts: parts.into() })
+    }
+
+    /// Sends the frame of a batch until it is known to be in the log, or known never to be.
+    async fn commit(&self, ownership: &Ownership, at: u64, message: Bytes) -> Result<u64, End> {
+        let id = format!("{}.{at}", ownership.epoch);
+        let expect = Expect::Epoch(ownership.fence);
+        let mut pause = Pause::new();
+        let mut began = Instant::now();
+        loop {
+            let refusal = match self.engine.publish(self.engine.log(), &id, expect, message.clone()).await {
+                Ok(sequence) => return Ok(sequence),
+                Err(refusal) => refusal,
+            };
+            self.is_owned_still(ownership, &refusal).await?;
+            self.note(refusal);
+            pause.wait().await;
+            if began.elapsed() > self.retry_within {
+                // The engine may forget the identity soon: from here on only the log itself can tell.
+                if let Some(sequence) = self.find(ownership, at).await? {
+                    return Ok(sequence);
+                }
+                began = Instant::now();
+                pause = Pause::new();
+            }
+        }
+    }
+
+    /// Whether the last batch of the log is the one that was sent: asks until the leader answers.
+    async fn find(&self, ownership: &Ownership, at: u64) -> Result<Option<u64>, End> {
+        let mut pause = Pause::new();
+        loop {
+            match self.engine.last_of(self.engine.log()).await {
+                Ok(last) => {
+                    return Ok(last.filter(|last| self.is_batch(last, ownership, at)).map(|last| last.sequence));
+                }
+                Err(refusal) => {
+                    self.is_owned_still(ownership, &refusal).await?;
+                    self.note(refusal);
+                }
+            }
+            pause.wait().await;
+        }
+    }
+
+    fn is_batch(&self, stored: &Stored, ownership: &Ownership, at: u64) -> bool {
+        let decoded = Frame::decode(&stored.payload, &self.engine.group);
+        decoded.is_ok_and(|(frame, _)| frame.epoch == ownership.epoch && frame.at == at)
+    }
+
+    /// After a refusal: whether the last epoch record is still the owner's. A refusal that does not speak of it, and
+    /// one because the same append is still being carried out, leave it the owner.
+    async fn is_owned_still(&self, ownership: &Ownership, refusal: &Refusal) -> Result<(), End> {
+        if let Refusal::Impossible(reason) = refusal {
+            return Err(End::Failed(reason.clone()));
+        }
+        if !matches!(refusal, Refusal::WrongLast | Refusal::Full) {
+            return Ok(());
+        }
+        let record = match self.engine.last_of(self.engine.epoch()).await {
+            Ok(Some(record)) => record,
+            Ok(None) => return Err(End::Failed("the epoch record is gone from the stream".to_owned())),
+            // No answer leaves it open: the append is sent again, and refused again if it must be.
+            Err(_) => return Ok(()),
+        };
+        self.other_owner(ownership, &record).map_or(Ok(()), |by| Err(End::Deposed { by }))
+    }
+
+    fn note(&self, refusal: Refusal) {
+        let trouble = match refusal {
+            Refusal::Full => Trouble::Full,
+            other => Trouble::Unavailable(other.text()),
+        };
+        *hold(&self.shared.trouble) = Some(trouble);
+        (self.waker)();
+    }
+
+    // ---- parts
+
+    /// Sends the bytes of a large batch. Nothing fences them: what no commit names is swept with what lies around it.
+    async fn send_parts(&self, ownership: &Ownership, batch: &Batch) -> Result<Vec<Part>, End> {
+        let bytes = [&batch.head[FRAME_HEADER_BYTES..], &batch.body].concat();
+        let bytes = Bytes::from(bytes);
+        let count = bytes.len().div_ceil(PART_BYTES);
+        let mut found: Vec<Option<Part>> = vec![None; count];
+        let mut sending = JoinSet::new();
+        let mut next = 0;
+        loop {
+            while next < count && sending.len() < PARTS_IN_FLIGHT_MAX {
+                let payload = bytes.slice(next * PART_BYTES..bytes.len().min((next + 1) * PART_BYTES));
+                self.shared.sent(payload.len());
+                sending.spawn(self.clone_for_part().send_part(*ownership, batch.at, next, payload));
+                next += 1;
+            }
+            match sending.join_next().await {
+                None => break,
+                Some(Ok(Ok((number, part)))) => found[number] = Some(part),
+                Some(Ok(Err(end))) => return Err(end),
+                Some(Err(error)) => return Err(End::Failed(format!("sending a part: {error}"))),
+            }
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    fn clone_for_part(&self) -> Self {
+        let (engine, shared) = (self.engine.clone(), self.shared.clone());
+        Appender { engine, shared, told: self.told.clone(), waker: self.waker.clone(), retry_within: self.retry_within }
+    }
+
+    /// Sends one part until it is in. A second copy of it is harmless: the commit names the sequence of one.
+    async fn send_part(
+        self,
+        ownership: Ownership,
+        at: u64,
+        number: usize,
+        payload: Bytes,
+    ) -> Result<(usize, Part), End> {
+        let (subject, id) =
+            (self.engine.part(ownership.epoch, at, number), format!("{}.{at}.{number}", ownership.epoch));
+        let crc = crc32c::crc32c(&payload);
+        let bytes = payload.len() as u32; // at most PART_BYTES
+        let mut pause = Pause::new();
+        loop {
+            match self.engine.publish(subject.clone(), &id, Expect::Nothing, payload.clone()).await {
+                Ok(sequence) => return Ok((number, Part { sequence, bytes, crc })),
+                Err(refusal) => {
+                    self.is_owned_still(&ownership, &refusal).await?;
+                    self.note(refusal);
+                }
+            }
+            pause.wait().await;
+        }
+    }
+}

@@ -1,0 +1,572 @@
+//! The shared log on real servers of the engine: three of them, on loopback, each write synced.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
+
+mod servers;
+
+use std::sync::Barrier;
+use std::time::Instant;
+
+use bulla_queue::Log;
+use bulla_queue::log::{Batch, Claim, Event, LogError, Position, Read, Survives};
+use bulla_shared::frame::{FRAME_HEADER_BYTES, Frame, Kind};
+use bulla_shared::{Durability, JetStreamLog, Options};
+use fastrand::Rng;
+
+use servers::{Cluster, Setup, until};
+
+/// A batch with some bytes of record headers and of bodies.
+fn batch(at: Position, head: usize, body: usize, seed: u64) -> Batch {
+    let mut rng = Rng::with_seed(seed);
+    let mut bytes = |count: usize| (0..count).map(|_| rng.u8(..)).collect::<Vec<u8>>();
+    let head = [vec![0; FRAME_HEADER_BYTES], bytes(head)].concat();
+    Batch { at: at.0, head, body: bytes(body), patient: false }
+}
+
+fn open(options: Options) -> JetStreamLog {
+    JetStreamLog::open(options).unwrap()
+}
+
+/// The next event that is not nothing.
+fn event(log: &mut JetStreamLog) -> Event {
+    let mut events = Vec::new();
+    until("an event", || {
+        // What is wrong for now is told as well.
+        match log.poll(Instant::now(), &mut events, &mut Vec::new()) {
+            Ok(()) | Err(LogError::Unavailable(_) | LogError::Full) => events.pop(),
+            Err(error) => panic!("{error}"),
+        }
+    })
+}
+
+/// Submits a batch and waits until it is in.
+fn append(log: &mut JetStreamLog, batch: Batch) -> Position {
+    let end = batch.end();
+    log.submit(batch).unwrap();
+    assert_eq!(event(log), Event::Synced(end));
+    end
+}
+
+/// Batches as they are found: where they begin, their record headers, where their bodies lie.
+type Found = (Position, Vec<u8>, Position, u64);
+
+fn replay(log: &mut JetStreamLog, from: Option<Position>) -> (Position, Vec<Found>) {
+    let mut found = Vec::new();
+    let end = log.replay(from, &mut |one| found.push((one.at, one.head.to_vec(), one.bodies_at, one.bodies_bytes)));
+    (end.unwrap(), found)
+}
+
+fn expected(batches: &[Batch]) -> Vec<Found> {
+    let found = |batch: &Batch| {
+        let bodies_at = Position(batch.at + batch.head.len() as u64);
+        (Position(batch.at), batch.head[FRAME_HEADER_BYTES..].to_vec(), bodies_at, batch.body.len() as u64)
+    };
+    batches.iter().map(found).collect()
+}
+
+fn copy(batch: &Batch) -> Batch {
+    Batch { at: batch.at, head: batch.head.clone(), body: batch.body.clone(), patient: false }
+}
+
+fn read_late(log: &mut JetStreamLog, at: Position, bytes: usize) -> Vec<u8> {
+    assert!(log.read(Read { number: 7, at, bytes }).unwrap().is_none());
+    let mut done = Vec::new();
+    until("a read", || {
+        log.poll_reads(Instant::now(), &mut done);
+        done.pop()
+    })
+    .bytes
+    .unwrap()
+}
+
+#[test]
+fn what_is_appended_is_replayed_and_read() {
+    let cluster = Cluster::shared();
+    let mut owner = open(cluster.options("REPLAY", "QM1"));
+    assert_eq!(owner.limits().survives, Survives::MinorityPower);
+    let (epoch, mut end) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    assert_eq!((epoch.0, end), (1, Position(0)));
+    assert_eq!(replay(&mut owner, None), (Position(0), Vec::new()));
+    let mut follower = open(cluster.options("REPLAY", "QM2"));
+    let mut batches = Vec::new();
+    let mut seen = Vec::new();
+    let mut at = None;
+    for (seed, body) in [8, 0, 2_048, 100_000, 520_000, 64].into_iter().enumerate() {
+        let next = batch(end, 24, body, seed as u64);
+        end = append(&mut owner, copy(&next));
+        batches.push(next);
+        // It follows, as far as the server that it asks has come.
+        until("the follower sees the batch", || {
+            let (stopped, found) = replay(&mut follower, at);
+            at = Some(stopped);
+            seen.extend(found);
+            (stopped == end).then_some(())
+        });
+    }
+    assert_eq!(seen, expected(&batches));
+    for batch in &batches {
+        let bodies_at = Position(batch.at + batch.head.len() as u64);
+        let (from, to) = (batch.body.len() / 3, batch.body.len());
+        if to > 0 {
+            let at = Position(bodies_at.0 + from as u64);
+            assert_eq!(read_late(&mut owner, at, to - from), &batch.body[from..]);
+            let mut now = Vec::new();
+            follower.read_now(bodies_at, to, &mut now).unwrap();
+            assert_eq!(now, batch.body);
+        }
+    }
+    // Again, from the beginning and from the middle, by who has handed it on before and by who has not.
+    assert_eq!(replay(&mut follower, None), (end, expected(&batches)));
+    assert_eq!(replay(&mut follower, Some(Position(batches[3].at))), (end, expected(&batches[3..])));
+    assert_eq!(replay(&mut owner, None), (end, expected(&batches)));
+    let mut third = open(cluster.options("REPLAY", "QM3"));
+    let claimed = third.claim(Instant::now(), Claim::Force).unwrap();
+    assert_eq!((claimed.0.0, claimed.1), (2, end));
+    assert_eq!(replay(&mut third, None), (end, expected(&batches)));
+    assert_eq!(third.owner().unwrap().0, "QM3");
+    let past = third.replay(Some(Position(end.0 + 8)), &mut |_| {});
+    assert!(matches!(past, Err(LogError::Released { .. })));
+    let mut into = Vec::new();
+    assert!(matches!(third.read_now(end, 8, &mut into), Err(LogError::Damaged { .. })));
+}
+
+#[test]
+fn a_large_batch_goes_in_parts() {
+    let cluster = Cluster::shared();
+    let mut owner = open(cluster.options("PARTS", "QM1"));
+    let (_, mut end) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    let mut batches = Vec::new();
+    for (seed, (head, body)) in [(24, 100), (64, 4 << 20), (600 << 10, 8), (24, 512 << 10)].into_iter().enumerate() {
+        let next = batch(end, head, body, seed as u64);
+        if next.bytes() > owner.limits().batch_bytes_max {
+            owner.reserve(next.bytes(), 0).unwrap();
+        }
+        end = append(&mut owner, copy(&next));
+        batches.push(next);
+    }
+    let subjects = cluster.raw().subjects("PARTS");
+    let parts = subjects.as_object().unwrap().keys().filter(|subject| subject.starts_with("PARTS.part.1.")).count();
+    assert_eq!(parts, 9 + 2 + 2, "{subjects}");
+    let mut other = open(cluster.options("PARTS", "QM2"));
+    other.claim(Instant::now(), Claim::Force).unwrap();
+    assert_eq!(replay(&mut other, None), (end, expected(&batches)));
+    let large = &batches[1];
+    let bodies_at = large.at + large.head.len() as u64;
+    let mut read = Vec::new();
+    other.read_now(Position(bodies_at), large.body.len(), &mut read).unwrap();
+    assert_eq!(read, large.body);
+    // Over the border of two parts.
+    let over = read_late(&mut other, Position(bodies_at + (512 << 10) - 80), 100);
+    assert_eq!(over, &large.body[(512 << 10) - 80..(512 << 10) + 20]);
+    // Parts go with their batch, and not before it.
+    other.release(Position(large.at)).unwrap();
+    let first = until("the first batch is let go", || {
+        let subjects = cluster.raw().subjects("PARTS");
+        (subjects["PARTS.log"] == 3).then_some(subjects)
+    });
+    assert_eq!(first.as_object().unwrap().keys().filter(|subject| subject.contains(".part.")).count(), 13);
+    other.read_now(Position(bodies_at), large.body.len(), &mut read).unwrap();
+    other.release(Position(batches[3].at)).unwrap();
+    until("parts are swept", || {
+        let subjects = cluster.raw().subjects("PARTS");
+        let parts = subjects.as_object().unwrap().keys().filter(|subject| subject.contains(".part.")).count();
+        (parts == 2 && subjects["PARTS.log"] == 1).then_some(())
+    });
+    assert_eq!(replay(&mut other, None), (end, expected(&batches[3..])));
+}
+
+#[test]
+fn nothing_of_a_deposed_owner_enters() {
+    const ROUNDS: u64 = 20;
+    let cluster = Cluster::shared();
+    let mut owner = open(cluster.options("DEPOSE", "QM0"));
+    let (_, mut end) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    let (mut confirmed, mut entered) = (0, 0);
+    for round in 0..ROUNDS {
+        let mut next = open(cluster.options("DEPOSE", &format!("QM{}", round + 1)));
+        replay(&mut next, None);
+        // The owner goes on, always with a batch under way, until it hears that it is none.
+        let (synced, under_way, deposed, claimed) = std::thread::scope(|scope| {
+            let claiming = scope.spawn(|| next.claim(Instant::now(), Claim::Force).unwrap());
+            let mut synced = end;
+            loop {
+                let under_way = batch(synced, 24, 8 * (round as usize % 7), round);
+                let under_way_end = under_way.end();
+                owner.submit(under_way).unwrap();
+                match event(&mut owner) {
+                    Event::Synced(at) => (synced, confirmed) = (at, confirmed + 1),
+                    deposed => break (synced, under_way_end, deposed, claiming.join().unwrap()),
+                }
+            }
+        });
+        assert_eq!(deposed, Event::Deposed { by: claimed.0 });
+        assert!(claimed.1 == synced || claimed.1 == under_way, "the claim knows all that was confirmed");
+        entered += usize::from(claimed.1 == under_way);
+        let (given_back, refused) = owner.submit(batch(claimed.1, 24, 8, 7)).unwrap_err();
+        assert_eq!(given_back.at, claimed.1.0);
+        assert!(matches!(refused, LogError::Owned { epoch: Some(epoch) } if epoch == claimed.0));
+        end = claimed.1;
+        drop(owner);
+        assert_eq!(replay(&mut next, Some(end)), (end, Vec::new()), "nothing came after the claim");
+        end = append(&mut next, batch(end, 24, 8, round));
+        owner = next;
+    }
+    println!(
+        "{ROUNDS} owners were deposed with a batch under way after {confirmed} confirmed; {entered} of them entered"
+    );
+}
+
+#[test]
+fn of_two_claims_at_once_one_is_the_owner() {
+    const ROUNDS: u64 = 100;
+    let cluster = Cluster::shared();
+    let mut logs = [open(cluster.options("TWO", "QM1")), open(cluster.options("TWO", "QM2"))];
+    let mut end = Position(0);
+    let mut wins = [0, 0];
+    for round in 0..ROUNDS {
+        let barrier = Barrier::new(2);
+        let claims: Vec<_> = std::thread::scope(|scope| {
+            let running: Vec<_> = logs
+                .iter_mut()
+                .map(|log| {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        log.claim(Instant::now(), Claim::Force).unwrap()
+                    })
+                })
+                .collect();
+            running.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_ne!(claims[0].0, claims[1].0, "no epoch is there twice");
+        assert_eq!((claims[0].1, claims[1].1), (end, end));
+        for log in &mut logs {
+            log.submit(batch(end, 24, 64, round)).unwrap();
+        }
+        let events = [event(&mut logs[0]), event(&mut logs[1])];
+        let winner = usize::from(claims[1].0 > claims[0].0);
+        let by = claims[winner].0;
+        end = Position(end.0 + 40 + 24 + 64);
+        assert_eq!(events[winner], Event::Synced(end), "round {round}");
+        assert_eq!(events[1 - winner], Event::Deposed { by }, "round {round}");
+        wins[winner] += 1;
+    }
+    println!("of {ROUNDS} pairs of claims the first won {}, the second {}", wins[0], wins[1]);
+    let mut reader = open(cluster.options("TWO", "QM3"));
+    reader.claim(Instant::now(), Claim::Force).unwrap();
+    let (stopped, found) = replay(&mut reader, None);
+    assert_eq!((stopped, found.len()), (end, ROUNDS as usize));
+}
+
+#[test]
+fn an_owner_that_writes_nothing_hears_of_another() {
+    let cluster = Cluster::shared();
+    let mut owner = open(cluster.options("IDLE", "QM1"));
+    let (_, end) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    let mut other = open(cluster.options("IDLE", "QM2"));
+    let (by, _) = other.claim(Instant::now(), Claim::Force).unwrap();
+    assert_eq!(event(&mut owner), Event::Deposed { by });
+    let (_, refused) = owner.submit(batch(end, 24, 8, 1)).unwrap_err();
+    assert!(matches!(refused, LogError::Owned { epoch: Some(epoch) } if epoch == by), "{refused:?}");
+    // It may claim again.
+    owner.claim(Instant::now(), Claim::Force).unwrap();
+    append(&mut owner, batch(end, 24, 8, 2));
+    assert!(matches!(event(&mut other), Event::Deposed { .. }));
+}
+
+#[test]
+fn an_owner_that_answers_is_left_alone() {
+    let cluster = Cluster::shared();
+    let mut owner = open(cluster.options("FREE", "QM1"));
+    owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    let mut other = open(cluster.options("FREE", "QM2"));
+    let refused = other.claim(Instant::now(), Claim::IfFree);
+    assert!(matches!(refused, Err(LogError::Owned { epoch: Some(epoch) }) if epoch.0 == 1), "{refused:?}");
+    owner.claim(Instant::now(), Claim::IfFree).expect("its own claim is no other owner's");
+    drop(owner);
+    let (epoch, _) = other.claim(Instant::now(), Claim::IfFree).unwrap();
+    assert_eq!(epoch.0, 3);
+}
+
+#[test]
+fn what_is_let_go_takes_no_claim_with_it() {
+    let cluster = Cluster::shared();
+    let mut owner = open(cluster.options("RELEASE", "QM1"));
+    let (_, mut end) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    let mut batches = Vec::new();
+    for seed in 0..10 {
+        let next = batch(end, 24, 1_000, seed);
+        end = append(&mut owner, copy(&next));
+        batches.push(next);
+    }
+    let mut slow = open(cluster.options("RELEASE", "QM2"));
+    let (at, _) = replay(&mut slow, None);
+    for (before, left) in [(Position(batches[4].at + 8), 6), (end, 1), (Position(u64::MAX), 1)] {
+        owner.release(before).unwrap();
+        until("batches are let go", || (cluster.raw().subjects("RELEASE")["RELEASE.log"] == left).then_some(()));
+        let subjects = cluster.raw().subjects("RELEASE");
+        assert_eq!(subjects["RELEASE.epoch"], 1, "{subjects}");
+    }
+    assert_eq!(owner.start(), Position(batches[9].at));
+    let next = batch(end, 24, 8, 99);
+    end = append(&mut owner, copy(&next));
+    batches.push(next);
+    // The fence holds: the record is still what an append expects.
+    let mut other = open(cluster.options("RELEASE", "QM3"));
+    let claimed = other.claim(Instant::now(), Claim::Force).unwrap();
+    assert_eq!((claimed.0.0, claimed.1), (2, end));
+    assert_eq!(replay(&mut other, None), (end, expected(&batches[9..])));
+    owner.submit(batch(end, 24, 8, 1)).unwrap();
+    assert_eq!(event(&mut owner), Event::Deposed { by: claimed.0 });
+    // Records of owners go once nothing before them is left.
+    end = append(&mut other, batch(end, 24, 8, 100));
+    other.release(end).unwrap();
+    until("the first owner's record is let go", || {
+        (cluster.raw().subjects("RELEASE")["RELEASE.epoch"] == 1).then_some(())
+    });
+    // One that follows goes on where it is, or is told to begin again.
+    let again = slow.replay(Some(at), &mut |_| {});
+    assert!(matches!(again, Err(LogError::Released { .. })), "{again:?}");
+    let (stopped, found) = replay(&mut slow, None);
+    assert_eq!((stopped, found.len()), (end, 1));
+}
+
+#[test]
+fn a_damaged_message_is_found() {
+    let cluster = Cluster::shared();
+    let raw = cluster.raw();
+    // A frame whose contents were changed; one that is none; one that leaves a gap; a claim that knows more than there is.
+    let frame = |kind: Kind, at: u64, payload: &[u8]| {
+        let (head_bytes, payload_crc) = (if kind == Kind::Epoch { 0 } else { 40 }, crc32c::crc32c(payload));
+        Frame { kind, epoch: 1, at, head_bytes, body_bytes: payload.len() as u32, payload_crc }
+    };
+    for (index, what) in ["checksum", "frame", "gap", "claim"].into_iter().enumerate() {
+        let group = format!("DAMAGE{index}");
+        let mut owner = open(cluster.options(&group, "QM1"));
+        let (_, start) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+        let end = append(&mut owner, batch(start, 24, 100, 1));
+        drop(owner);
+        let payload = [5; 64];
+        let whole = |at: u64| [&frame(Kind::Whole, at, &payload).encode(&group)[..], &payload].concat();
+        let (subject, message) = match what {
+            "checksum" => ("log", [&whole(end.0)[..100], &[6; 4]].concat()),
+            "frame" => ("log", b"hello".to_vec()),
+            "gap" => ("log", whole(end.0 + 104)),
+            _ => ("epoch", [&frame(Kind::Epoch, end.0 + 8, b"QM").encode(&group)[..], b"QM"].concat()),
+        };
+        let answered = raw.publish(&format!("{group}.{subject}"), &[], &message).unwrap();
+        assert!(answered["seq"].is_u64(), "{answered}");
+        let mut reader = open(cluster.options(&group, "QM2"));
+        let claimed = reader.claim(Instant::now(), Claim::Force);
+        assert!(matches!(claimed, Err(LogError::Damaged { at, .. }) if at == end), "{what}: {claimed:?}");
+        let replayed = reader.replay(None, &mut |_| {});
+        assert!(matches!(replayed, Err(LogError::Damaged { at, .. }) if at == end), "{what}: {replayed:?}");
+        let subjects = raw.subjects(&group);
+        assert_eq!(subjects[format!("{group}.epoch")], if what == "claim" { 2 } else { 1 }, "nothing was claimed");
+    }
+}
+
+#[test]
+fn a_damaged_part_is_found_when_it_is_read() {
+    let cluster = Cluster::shared();
+    let mut owner = open(cluster.options("BADPART", "QM1"));
+    let (_, start) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    owner.reserve(2 << 20, 0).unwrap();
+    let large = batch(start, 24, 2 << 20, 1);
+    append(&mut owner, copy(&large));
+    // The last part goes.
+    let raw = cluster.raw();
+    let purge = serde_json::json!({ "filter": format!("BADPART.part.1.{}.4", start.0) });
+    assert_eq!(raw.api("STREAM.PURGE.BADPART", purge).unwrap()["purged"], 1);
+    let mut other = open(cluster.options("BADPART", "QM2"));
+    other.claim(Instant::now(), Claim::Force).unwrap();
+    replay(&mut other, None);
+    let bodies_at = Position(large.at + large.head.len() as u64);
+    let mut into = Vec::new();
+    other.read_now(bodies_at, 1_000, &mut into).unwrap();
+    let damaged = other.read_now(bodies_at, large.body.len(), &mut into);
+    assert!(matches!(damaged, Err(LogError::Damaged { .. })), "{damaged:?}");
+}
+
+#[test]
+fn second_copies_and_late_frames_of_others_do_not_count() {
+    let cluster = Cluster::shared();
+    let raw = cluster.raw();
+    let mut owner = open(cluster.options("COPIES", "QM1"));
+    let (_, mut end) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    let mut batches = vec![batch(end, 24, 100, 1)];
+    end = append(&mut owner, copy(&batches[0]));
+    let mut other = open(cluster.options("COPIES", "QM2"));
+    other.claim(Instant::now(), Claim::Force).unwrap();
+    // As if the fence had let them in: the first batch again, and one that the first owner sends after the claim.
+    let whole = |epoch: u64, batch: &Batch| {
+        let payload = [&batch.head[FRAME_HEADER_BYTES..], &batch.body].concat();
+        let (head_bytes, body_bytes) = (batch.head.len() as u32, batch.body.len() as u32);
+        let payload_crc = crc32c::crc32c(&payload);
+        let frame = Frame { kind: Kind::Whole, epoch, at: batch.at, head_bytes, body_bytes, payload_crc };
+        [&frame.encode("COPIES")[..], &payload].concat()
+    };
+    for message in [whole(1, &batches[0]), whole(1, &batch(end, 24, 100, 2))] {
+        assert!(raw.publish("COPIES.log", &[], &message).unwrap()["seq"].is_u64());
+    }
+    batches.push(batch(end, 24, 100, 3));
+    end = append(&mut other, copy(&batches[1]));
+    let mut reader = open(cluster.options("COPIES", "QM3"));
+    assert_eq!(reader.claim(Instant::now(), Claim::Force).unwrap().1, end);
+    assert_eq!(replay(&mut reader, None), (end, expected(&batches)));
+}
+
+#[test]
+fn a_stream_that_is_not_as_a_log_needs_it_is_refused() {
+    let cluster = Cluster::shared();
+    let raw = cluster.raw();
+    let other = serde_json::json!({
+        "name": "OTHER", "subjects": ["OTHER.epoch", "OTHER.log", "OTHER.part.>"],
+        "num_replicas": 3, "max_bytes": 1 << 20, "discard": "old", "allow_direct": true,
+    });
+    until("the stream is made", || raw.api("STREAM.CREATE.OTHER", other.clone())?["error"].is_null().then_some(()));
+    let refused = JetStreamLog::open(cluster.options("OTHER", "QM1")).err().unwrap().to_string();
+    assert!(refused.contains("another discard"), "{refused}");
+    for group in ["", "A.B", "A*", "A B", "ÄRGER"] {
+        assert!(JetStreamLog::open(cluster.options(group, "QM1")).is_err(), "{group}");
+    }
+}
+
+#[test]
+fn durability_that_is_not_known_is_refused_or_told() {
+    let cluster = Cluster::shared();
+    let blind = |durability| {
+        let mut options = cluster.options("BLIND", "QM1");
+        options.monitors.truncate(2);
+        options.durability = durability;
+        JetStreamLog::open(options)
+    };
+    let refused = blind(Durability::Required).err().unwrap().to_string();
+    assert!(refused.contains("not known"), "{refused}");
+    assert_eq!(blind(Durability::AsFound).unwrap().limits().survives, Survives::Unknown);
+    let lazy = Cluster::start(Setup { servers: 1, sync_interval: None, ..Setup::default() });
+    let refused = JetStreamLog::open(lazy.options("LAZY", "QM1")).err().unwrap().to_string();
+    assert!(refused.contains("sync_interval: always"), "{refused}");
+    let mut options = lazy.options("LAZY", "QM1");
+    options.durability = Durability::AsFound;
+    assert_eq!(open(options).limits().survives, Survives::Process);
+    let one = Cluster::start(Setup { servers: 1, ..Setup::default() });
+    assert_eq!(open(one.options("ONE", "QM1")).limits().survives, Survives::Power);
+}
+
+#[test]
+fn a_killed_leader_loses_nothing_and_doubles_nothing() {
+    let cluster = Cluster::start(Setup::default());
+    let mut owner = open(cluster.options("KILL", "QM1"));
+    let (_, mut end) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    let mut batches = Vec::new();
+    for round in 0..3 {
+        for seed in 0..20 {
+            let next = batch(end, 24, 2_048, round * 100 + seed);
+            end = append(&mut owner, copy(&next));
+            batches.push(next);
+        }
+        let leader = cluster.leader("KILL");
+        // Its answer may be lost: the batch is under way when the leader dies.
+        let next = batch(end, 24, 200_000, round * 100 + 99);
+        let began = Instant::now();
+        owner.submit(copy(&next)).unwrap();
+        cluster.kill_server(leader);
+        end = next.end();
+        batches.push(next);
+        assert_eq!(event(&mut owner), Event::Synced(end));
+        let next = batch(end, 24, 8, round);
+        end = append(&mut owner, copy(&next));
+        batches.push(next);
+        println!("appends go on {:.1} s after the kill of leader n{leader}", began.elapsed().as_secs_f64());
+        cluster.start_server(leader);
+        until("all copies are there again", || {
+            let info = cluster.raw().api("STREAM.INFO.KILL", serde_json::json!({}))?;
+            let copies = info["cluster"]["replicas"].as_array()?.clone();
+            (copies.len() == 2 && copies.iter().all(|one| one["current"] == true)).then_some(())
+        });
+    }
+    let mut other = open(cluster.options("KILL", "QM2"));
+    let leader = cluster.leader("KILL");
+    cluster.kill_server(leader);
+    let began = Instant::now();
+    let claimed = other.claim(Instant::now(), Claim::Force).unwrap();
+    println!("a claim during the election took {:.1} s", began.elapsed().as_secs_f64());
+    assert_eq!(claimed.1, end);
+    assert_eq!(replay(&mut other, None), (end, expected(&batches)));
+    append(&mut other, batch(end, 24, 8, 1));
+}
+
+#[test]
+fn a_full_stream_takes_removals_and_claims() {
+    let cluster = Cluster::shared();
+    let mut options = cluster.options("FULL", "QM1");
+    options.stream_bytes = 4 << 20;
+    let mut owner = open(options.clone());
+    let (_, mut end) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    let first = end;
+    // As a store does: a reserve is kept when it puts.
+    const RESERVE: u64 = 64 << 10;
+    let mut count = 0;
+    while owner.space() >= 32_864 + RESERVE {
+        end = append(&mut owner, batch(end, 24, 32_800, count));
+        count += 1;
+    }
+    assert!(count > 20, "{count}");
+    assert!(matches!(owner.reserve(owner.limits().batch_bytes_max, 0), Err(LogError::Full)));
+    assert!(matches!(owner.reserve(4 << 20, 0), Err(LogError::Full)));
+    // The reserve lasts for small batches of as many bytes, and a claim still finds room.
+    let small = 64;
+    for _ in 0..RESERVE / small {
+        end = append(&mut owner, batch(end, 24, 0, 1));
+    }
+    let mut other = open(options);
+    let claimed = other.claim(Instant::now(), Claim::Force).unwrap();
+    assert_eq!(claimed.1, end);
+    let space = other.space();
+    assert_eq!(replay(&mut other, None).0, end);
+    // What is let go is free again.
+    other.release(Position(end.0 - small)).unwrap();
+    until("space comes back", || (other.space() > space + (256 << 10)).then_some(()));
+    let end = append(&mut other, batch(end, 24, 100_000, 2));
+    assert!(end > first);
+}
+
+#[test]
+fn a_batch_refused_as_too_much_enters_when_there_is_room() {
+    let cluster = Cluster::shared();
+    let raw = cluster.raw();
+    let mut options = cluster.options("BRIM", "QM1");
+    options.stream_bytes = 1 << 20;
+    let mut owner = open(options);
+    let (_, mut end) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    end = append(&mut owner, batch(end, 24, 400_000, 1));
+    // Rubbish of someone else fills what its owner counted on.
+    let rubbish = raw.publish("BRIM.part.9.9.9", &[], &vec![0; 600_000]).unwrap();
+    assert!(rubbish["seq"].is_u64(), "{rubbish}");
+    let next = batch(end, 24, 100_000, 2);
+    end = next.end();
+    owner.submit(next).unwrap();
+    let mut events = Vec::new();
+    until("the log says that it is full", || {
+        matches!(owner.poll(Instant::now(), &mut events, &mut Vec::new()), Err(LogError::Full)).then_some(())
+    });
+    assert_eq!(events, Vec::new());
+    raw.api("STREAM.PURGE.BRIM", serde_json::json!({ "filter": "BRIM.part.>" })).unwrap();
+    assert_eq!(event(&mut owner), Event::Synced(end));
+}
+
+#[test]
+fn an_end_waits_for_what_is_under_way() {
+    let cluster = Cluster::shared();
+    let mut owner = open(cluster.options("SETTLE", "QM1"));
+    let (_, end) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    let next = batch(end, 24, 100_000, 1);
+    let end = next.end();
+    owner.submit(next).unwrap();
+    let (_, busy) = owner.submit(batch(end, 24, 8, 2)).unwrap_err();
+    assert!(matches!(busy, LogError::Busy));
+    owner.settle();
+    let mut events = Vec::new();
+    owner.poll(Instant::now(), &mut events, &mut Vec::new()).unwrap();
+    assert_eq!(events, [Event::Synced(end)]);
+}

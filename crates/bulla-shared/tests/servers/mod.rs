@@ -1,0 +1,252 @@
+//! Servers of the engine for tests: real ones, on loopback, with ports and a folder of their own.
+
+#![allow(dead_code, unreachable_pub, reason = "each test program uses some of it")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
+
+use std::fmt::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use async_nats::{Client, ConnectOptions, HeaderMap, Request};
+use bulla_shared::{Durability, Options};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+pub mod network;
+
+/// How long servers have to find each other, to elect, or to come back.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often other ports are chosen.
+const PORT_TRIES: usize = 5;
+
+/// What each server of a cluster is told besides its name, its ports and its folder.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub servers: usize,
+    /// The value of `sync_interval`; none leaves the server's default.
+    pub sync_interval: Option<&'static str>,
+    /// Further lines of the configuration.
+    pub more: String,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup { servers: 3, sync_interval: Some("always"), more: String::new() }
+    }
+}
+
+/// Servers that form one cluster. They end with it.
+pub struct Cluster {
+    pub dir: TempDir,
+    setup: Setup,
+    ports: Vec<Ports>,
+    running: Mutex<Vec<Option<Child>>>,
+}
+
+#[derive(Clone, Copy)]
+struct Ports {
+    client: u16,
+    cluster: u16,
+    monitor: u16,
+}
+
+/// The server's program: `BULLA_NATS_SERVER`, what `make test` installs, or the one in PATH.
+fn program() -> PathBuf {
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/nats/nats-server");
+    let named = std::env::var_os("BULLA_NATS_SERVER").map(PathBuf::from);
+    let found = named.or_else(|| installed.exists().then_some(installed)).unwrap_or_else(|| "nats-server".into());
+    let answered = Command::new(&found).arg("--version").output();
+    let is_there = answered.is_ok_and(|output| output.status.success());
+    assert!(is_there, "no nats-server: `make nats-server` installs it, or BULLA_NATS_SERVER names it");
+    found
+}
+
+impl Cluster {
+    pub fn start(setup: Setup) -> Self {
+        // Another program may take a port between its choice and its use.
+        for _ in 0..PORT_TRIES {
+            let listeners: Vec<_> = (0..3 * setup.servers).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+            let mut free = listeners.iter().map(|listener| listener.local_addr().unwrap().port());
+            let mut port = || free.next().unwrap();
+            let ports =
+                (0..setup.servers).map(|_| Ports { client: port(), cluster: port(), monitor: port() }).collect();
+            drop(listeners);
+            let running = Mutex::new((0..setup.servers).map(|_| None).collect());
+            let cluster = Cluster { dir: tempfile::tempdir().unwrap(), setup: setup.clone(), ports, running };
+            match (0..cluster.setup.servers).try_for_each(|index| cluster.try_start(index)) {
+                Ok(()) => return cluster,
+                Err(log) => assert!(log.contains("address already in use"), "{log}"),
+            }
+        }
+        panic!("no free ports");
+    }
+
+    /// The cluster that tests share which break nothing. It ends with the last of them.
+    pub fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(cluster) = shared.upgrade() {
+            return cluster;
+        }
+        let cluster = Arc::new(Cluster::start(Setup::default()));
+        *shared = Arc::downgrade(&cluster);
+        cluster
+    }
+
+    fn configuration(&self, index: usize) -> String {
+        let (ports, dir) = (self.ports[index], self.dir.path());
+        let mut text = format!(
+            "server_name: n{index}\nlisten: 127.0.0.1:{}\nhttp: 127.0.0.1:{}\n{}\n",
+            ports.client, ports.monitor, self.setup.more
+        );
+        let sync = self.setup.sync_interval.map_or(String::new(), |value| format!("sync_interval: {value}"));
+        let store = dir.join(format!("n{index}"));
+        writeln!(text, "jetstream {{ store_dir: {:?}, max_file_store: 16GB\n{sync} }}", store).unwrap();
+        if self.setup.servers > 1 {
+            let routes: Vec<_> = self.ports.iter().map(|ports| format!("nats://127.0.0.1:{}", ports.cluster)).collect();
+            let (listen, routes) = (ports.cluster, routes.join(", "));
+            writeln!(
+                text,
+                "cluster {{ name: bulla, listen: 127.0.0.1:{listen}, no_advertise: true, routes: [{routes}] }}"
+            )
+            .unwrap();
+        }
+        text
+    }
+
+    /// Starts a server that does not run, and waits until its port is open.
+    pub fn start_server(&self, index: usize) {
+        self.try_start(index).unwrap();
+    }
+
+    /// The same; what the server logged, if it ends.
+    fn try_start(&self, index: usize) -> Result<(), String> {
+        let path = self.dir.path().join(format!("n{index}.conf"));
+        std::fs::write(&path, self.configuration(index)).unwrap();
+        let log = std::fs::File::options().create(true).append(true).open(path.with_extension("log")).unwrap();
+        let mut command = Command::new(program());
+        command.arg("-c").arg(&path).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        let mut child = command.spawn().unwrap();
+        until("a server's port opens", || {
+            if child.try_wait().unwrap().is_some() {
+                return Some(Err(std::fs::read_to_string(path.with_extension("log")).unwrap()));
+            }
+            TcpStream::connect(("127.0.0.1", self.ports[index].client)).ok().map(|_| Ok(()))
+        })?;
+        self.running.lock().unwrap()[index] = Some(child);
+        Ok(())
+    }
+
+    /// Ends a server as `kill -9` does.
+    pub fn kill_server(&self, index: usize) {
+        if let Some(mut child) = self.running.lock().unwrap()[index].take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Ends a server as its administrator does: by TERM.
+    pub fn end_server(&self, index: usize) {
+        if let Some(mut child) = self.running.lock().unwrap()[index].take() {
+            assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+            child.wait().unwrap();
+        }
+    }
+
+    pub fn servers(&self) -> Vec<String> {
+        self.ports.iter().map(|ports| format!("127.0.0.1:{}", ports.client)).collect()
+    }
+
+    pub fn monitors(&self) -> Vec<String> {
+        self.ports.iter().map(|ports| format!("127.0.0.1:{}", ports.monitor)).collect()
+    }
+
+    /// Options for a group on this cluster; each call is another instance.
+    pub fn options(&self, group: &str, owner: &str) -> Options {
+        let mut options = Options::new(group, owner, fastrand::u64(..), self.servers());
+        options.replicas = self.setup.servers;
+        options.stream_bytes = 256 << 20;
+        options.monitors = self.monitors();
+        options.durability = Durability::Required;
+        options
+    }
+
+    /// The index of the server that leads a group's stream.
+    pub fn leader(&self, group: &str) -> usize {
+        let raw = Raw::connect(&self.servers());
+        until("the stream has a leader", || {
+            let info = raw.api(&format!("STREAM.INFO.{group}"), json!({}))?;
+            info["cluster"]["leader"].as_str()?.strip_prefix('n')?.parse().ok()
+        })
+    }
+
+    pub fn raw(&self) -> Raw {
+        Raw::connect(&self.servers())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for index in 0..self.setup.servers {
+            self.kill_server(index);
+        }
+    }
+}
+
+/// Asks again until there is an answer.
+pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + READY_WITHIN;
+    loop {
+        if let Some(found) = ask() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {READY_WITHIN:?}");
+        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// A client of the engine, for what a log does not do.
+pub struct Raw {
+    pub runtime: Runtime,
+    pub client: Client,
+}
+
+impl Raw {
+    pub fn connect(servers: &[String]) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let options = ConnectOptions::new().request_timeout(Some(Duration::from_secs(2)));
+        let client = runtime.block_on(options.connect(servers)).unwrap();
+        Raw { runtime, client }
+    }
+
+    pub fn api(&self, what: &str, body: Value) -> Option<Value> {
+        let request = Request::new().payload(body.to_string().into());
+        let answer = self.runtime.block_on(self.client.send_request(format!("$JS.API.{what}"), request)).ok()?;
+        serde_json::from_slice(&answer.payload).ok()
+    }
+
+    /// Publishes into a stream: the answer's JSON.
+    pub fn publish(&self, subject: &str, headers: &[(&str, String)], payload: &[u8]) -> Option<Value> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, value.as_str());
+        }
+        let request = Request::new().headers(map).payload(payload.to_vec().into());
+        let answer = self.runtime.block_on(self.client.send_request(subject.to_owned(), request)).ok()?;
+        serde_json::from_slice(&answer.payload).ok()
+    }
+
+    /// How many messages each subject of a group's stream has.
+    pub fn subjects(&self, group: &str) -> Value {
+        until("the stream tells its subjects", || {
+            let info = self.api(&format!("STREAM.INFO.{group}"), json!({ "subjects_filter": ">" }))?;
+            info["state"].is_object().then(|| info["state"]["subjects"].clone())
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! The network between a queue manager and the servers, which can fail.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How it fails.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fault {
+    /// Nobody gets through.
+    Refuses,
+    /// What clients send arrives, and no answer to it. Who waited is cut off afterwards.
+    Mute,
+}
+
+/// A way to each server.
+pub struct Network {
+    pub addresses: Vec<String>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    fault: Option<(Fault, Instant)>,
+    open: Vec<TcpStream>,
+    /// Bytes of answers that were lost.
+    lost: usize,
+}
+
+impl State {
+    fn fault(&self) -> Option<Fault> {
+        self.fault.filter(|(_, until)| Instant::now() < *until).map(|(fault, _)| fault)
+    }
+
+    fn cut(&mut self) {
+        for stream in self.open.drain(..) {
+            // It may have ended already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Network {
+    pub fn before(servers: &[String]) -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let way = |server: &String| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            let (server, state) = (server.clone(), state.clone());
+            std::thread::spawn(move || {
+                for client in listener.incoming().map_while(Result::ok) {
+                    // A server that does not run takes nobody.
+                    let _ = connect(client, &server, &state);
+                }
+            });
+            address
+        };
+        Network { addresses: servers.iter().map(way).collect(), state }
+    }
+
+    /// All connections break, once.
+    pub fn cut(&self) {
+        self.state.lock().unwrap().cut();
+    }
+
+    /// Fails for so long; connections are cut where nobody gets through.
+    pub fn fails(&self, fault: Fault, time: Duration) {
+        let mut state = self.state.lock().unwrap();
+        state.fault = Some((fault, Instant::now() + time));
+        if fault == Fault::Refuses {
+            state.cut();
+        }
+    }
+
+    /// Bytes of answers that were lost so far.
+    pub fn lost(&self) -> usize {
+        self.state.lock().unwrap().lost
+    }
+}
+
+fn connect(client: TcpStream, server: &str, state: &Arc<Mutex<State>>) -> std::io::Result<()> {
+    if state.lock().unwrap().fault() == Some(Fault::Refuses) {
+        return Ok(());
+    }
+    let server = TcpStream::connect(server)?;
+    for stream in [&client, &server] {
+        stream.set_nodelay(true)?;
+        let stream = stream.try_clone()?;
+        state.lock().unwrap().open.push(stream);
+    }
+    let (from, to) = (client.try_clone()?, server.try_clone()?);
+    std::thread::spawn(move || pass_on(from, to, None));
+    let state = state.clone();
+    std::thread::spawn(move || pass_on(server, client, Some(&state)));
+    Ok(())
+}
+
+/// Passes bytes on until an end closes. What `state` says may get lost, and then this ends with the next that comes.
+fn pass_on(mut from: TcpStream, mut to: TcpStream, state: Option<&Mutex<State>>) {
+    let mut bytes = vec![0; 64 << 10];
+    let mut is_whole = true;
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        if let Some(mut state) = state.map(|state| state.lock().unwrap())
+            && state.fault() == Some(Fault::Mute)
+        {
+            is_whole = false;
+            state.lost += count;
+            continue;
+        }
+        if !is_whole || to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    for stream in [from, to] {
+        // It may have ended already.
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+}
