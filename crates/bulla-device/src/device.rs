@@ -41,8 +41,13 @@ pub trait Driver: Send + Sync {
     /// What sort of device this is.
     fn kind(&self) -> Kind;
 
-    /// How many engines work side by side, at least 1; each gets a thread.
+    /// How many engines work side by side, at least 1.
     fn engines(&self) -> usize;
+
+    /// How many threads hand jobs to them, each with a [`Device`] of its own: one for each engine.
+    fn threads(&self) -> usize {
+        self.engines()
+    }
 
     /// How many jobs of one [`Shape`] an engine takes in one call.
     fn lanes(&self) -> usize;

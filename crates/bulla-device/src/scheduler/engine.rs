@@ -109,7 +109,7 @@ impl Engine {
         let mut inner = scheduler.lock();
         let device = self.of(&mut inner)?;
         device.driver = Some(driver.clone());
-        for number in 1..driver.engines() {
+        for number in 1..driver.threads() {
             let driver = driver.clone();
             let other = Engine { number, ..self.clone() };
             // Without a thread for it there is an engine less.

@@ -77,9 +77,11 @@ pub struct TradeArgs {
     /// first: their time for the listener's RSA key follows from it
     #[arg(long, value_name = "TIMES", value_parser = times, help_heading = "Configurations")]
     card_carries: Option<f64>,
-    /// The queue manager has one core, and the customers and the arithmetic of modelled cards another one
-    #[arg(long, help_heading = "How to measure")]
-    pin: bool,
+    /// The queue manager has so many cores, one by default, and the customers and the arithmetic of modelled cards
+    /// have all others
+    #[arg(long, value_name = "CORES", num_args = 0..=1, default_missing_value = "1", value_parser = pinned)]
+    #[arg(help_heading = "How to measure")]
+    pin: Option<usize>,
     #[command(flatten)]
     common: Common,
 }
@@ -115,6 +117,10 @@ fn openssl_name(cipher: &str) -> String {
     cipher.replace("AES_256", "AES256").replace('_', "-")
 }
 
+fn pinned(text: &str) -> std::result::Result<usize, String> {
+    text.parse().ok().filter(|cores| *cores > 0).ok_or_else(|| "expected a number of cores from 1".to_owned())
+}
+
 pub(crate) fn times(text: &str) -> std::result::Result<f64, String> {
     let times = text.parse().ok().filter(|times: &f64| (0.1..=1000.0).contains(times));
     times.ok_or_else(|| "expected a number from 0.1 to 1000".to_owned())
@@ -147,7 +153,7 @@ impl TradeArgs {
 
 fn measured(args: &TradeArgs, host: &dyn Host) -> Result<Taken> {
     let configurations = configurations(args)?;
-    let cores = if args.pin { Some(Cores::take()?) } else { None };
+    let cores = args.pin.map(Cores::take).transpose()?;
     let mut trade = Trade { host, args, cores, markets: Vec::new(), card: None, samples: 0 };
     run::take(host, &args.common, configurations, &mut trade)
 }

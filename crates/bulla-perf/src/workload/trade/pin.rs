@@ -1,5 +1,5 @@
 //! Which core works for whom, where cards are modelled: the arithmetic of a card that is not there, and the customers,
-//! are kept away from the core that the queue manager has.
+//! are kept away from the cores that the queue manager has.
 
 use crate::error::{Error, Result};
 use rustix::process::Pid;
@@ -11,32 +11,33 @@ const CORES_MAX: usize = CpuSet::MAX_CPU;
 /// How the threads of modelled cards are called; names of threads have 15 characters.
 const MODELLED: &str = "device-MODEL";
 
-/// Two cores of this machine.
-#[derive(Clone, Copy, Debug)]
+/// The cores of this machine, shared out.
+#[derive(Clone, Debug)]
 pub(super) struct Cores {
-    queue_manager: usize,
-    others: usize,
+    queue_manager: Vec<usize>,
+    others: Vec<usize>,
 }
 
 impl Cores {
-    /// Takes the first two cores that this process may use. The calling thread, and those that it starts from now on,
-    /// have the second one.
+    /// Takes the first `count` cores that this process may use for the queue manager. The calling thread, and those
+    /// that it starts from now on, have all others.
     ///
     /// # Errors
-    /// [`Error::Usage`]: there is only one; [`Error::System`].
-    pub(super) fn take() -> Result<Cores> {
+    /// [`Error::Usage`]: no other is left; [`Error::System`].
+    pub(super) fn take(count: usize) -> Result<Cores> {
         let own = sched_getaffinity(None).map_err(system)?;
-        let mut cores = (0..CORES_MAX).filter(|core| own.is_set(*core));
-        let (Some(queue_manager), Some(others)) = (cores.next(), cores.next()) else {
-            return Err(Error::Usage("--pin needs two cores".to_owned()));
-        };
-        let cores = Cores { queue_manager, others };
-        keep(None, cores.others)?;
-        Ok(cores)
+        let mut queue_manager: Vec<usize> = (0..CORES_MAX).filter(|core| own.is_set(*core)).collect();
+        if queue_manager.len() <= count {
+            let message = format!("--pin {count} needs {} cores or more", count.saturating_add(1));
+            return Err(Error::Usage(message));
+        }
+        let others = queue_manager.split_off(count);
+        keep(None, &others)?;
+        Ok(Cores { queue_manager, others })
     }
 
-    /// Gives a queue manager its core, and the second one to the cards that are modelled in it. Threads that it starts
-    /// later have the core of the thread that starts them.
+    /// Gives a queue manager its cores, and the others to the cards that are modelled in it. Threads that it starts
+    /// later have the cores of the thread that starts them.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -48,8 +49,8 @@ impl Cores {
             let Some(id) = task.file_name().to_str().and_then(|id| id.parse().ok()).and_then(Pid::from_raw) else {
                 continue;
             };
-            let core = if name.starts_with(MODELLED) { self.others } else { self.queue_manager };
-            match keep(Some(id), core) {
+            let cores = if name.starts_with(MODELLED) { &self.others } else { &self.queue_manager };
+            match keep(Some(id), cores) {
                 Err(Error::System(error)) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
                 kept => kept?,
             }
@@ -58,9 +59,9 @@ impl Cores {
     }
 }
 
-fn keep(thread: Option<Pid>, core: usize) -> Result<()> {
+fn keep(thread: Option<Pid>, cores: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
-    set.set(core);
+    cores.iter().for_each(|core| set.set(*core));
     sched_setaffinity(thread, &set).map_err(system)
 }
 
