@@ -25,9 +25,14 @@ impl Harness {
     /// What the command says, and whether it succeeded. Words are split at spaces; `~` in them is a space, `@` the
     /// directory.
     fn cert(&self, line: &str) -> (bool, String) {
+        self.run("cert", line)
+    }
+
+    /// As [`Self::cert`], with any command.
+    fn run(&self, command: &str, line: &str) -> (bool, String) {
         let here = self.0.dir.path().to_str().expect("a path");
         let output = Command::new(BULLA)
-            .arg("cert")
+            .arg(command)
             .args(line.split(' ').map(|word| word.replace('~', " ").replace('@', here)))
             .args(["--data", &format!("{here}/data")])
             .env("SOFTHSM2_CONF", self.path("softhsm2.conf"))
@@ -156,7 +161,8 @@ fn what_a_token_can_not_do_here_is_said_and_leaves_nothing() {
     let Some(harness) = harness() else { return };
     let token = harness.token();
     let create = "create --ring dora --dn CN=dora,O=Demo --signer demo";
-    harness.refused(&format!("create --ca other --dn CN=Other {token}"), "not on a token");
+    let other = format!("create --ca other --dn CN=Other --passphrase-file @/pin {token}");
+    harness.refused(&other, "a PIN, not a passphrase");
     harness.refused(&format!("{create} --passphrase-file @/pin {token}"), "a PIN, not a passphrase");
     harness.refused(
         &format!("{create} --module /nowhere.so --token pkcs11:token=a"),
@@ -168,4 +174,145 @@ fn what_a_token_can_not_do_here_is_said_and_leaves_nothing() {
     harness.0.write_pin("s3cr3t-wrong");
     harness.refused(&format!("{create} {token}"), "refused the PIN");
     assert!(!harness.path("data/rings/dora/own").exists());
+}
+
+/// What `openssl` says to these words, `@` the directory; they must succeed.
+#[track_caller]
+fn openssl(harness: &Harness, line: &str) -> String {
+    let here = harness.0.dir.path().to_str().expect("a path");
+    let output = Command::new("openssl").args(line.split(' ').map(|word| word.replace('@', here))).output();
+    let output = output.expect("the openssl command");
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{line}: {text}");
+    text
+}
+
+#[test]
+fn an_authority_signs_with_a_key_that_stays_on_its_token() {
+    let Some(harness) = harness() else { return };
+    let token = harness.token();
+    let reach = format!("--signer-module {} --signer-pin-file @/pin", harness.0.module.display());
+    for key in ["rsa2048", "p256", "p384", "p521"] {
+        let said = harness.done(&format!("create --ca {key} --dn CN=CA~{key},O=Demo --key {key} {token}"));
+        assert!(said.contains(", key pkcs11:token=Bulla%20test;id=%"), "{said}");
+        let file = fs::read_to_string(harness.path(&format!("data/authorities/{key}/key.pem"))).expect("a file");
+        assert!(file.starts_with("pkcs11:token=") && !file.contains("PRIVATE KEY"), "{file}");
+        let create = format!("create --ring {key} --dn CN={key},O=Demo --key p256 --label one --signer {key}");
+        harness.refused(&create, "no device defined in");
+        harness.done(&format!("{create} {reach}"));
+        let ca = format!("@/data/authorities/{key}");
+        let own = format!("@/data/rings/{key}/own/one.pem");
+        let checked = format!("verify -x509_strict -crl_check -CAfile {ca}/ca.pem -CRLfile {ca}/crl.pem {own}");
+        openssl(&harness, &checked);
+        let ring = Ring::load(&harness.path("data/rings").join(key), None).expect("a ring");
+        harness.done(&format!("revoke {} --signer {key} {reach}", ring.own()[0].certificate.serial_hex()));
+        let list = openssl(&harness, &format!("crl -in {ca}/crl.pem -noout -text -CAfile {ca}/ca.pem"));
+        assert!(list.contains("verify OK") && list.contains("Revoked Certificates:"), "{list}");
+    }
+    // One below it, whose key is in a file, and one below that of a file, whose key is on the token.
+    harness.done(&format!("create --ca below --dn CN=Below,O=Demo --key p256 --days 30 --signer rsa2048 {reach}"));
+    harness.done(&format!("create --ca above --dn CN=Above,O=Demo --key p256 --days 30 --signer demo {token}"));
+    let path = "verify -x509_strict -CAfile @/data/authorities/rsa2048/ca.pem @/data/authorities/below/ca.pem";
+    openssl(&harness, path);
+    openssl(&harness, "verify -x509_strict -CAfile @/data/authorities/demo/ca.pem @/data/authorities/above/ca.pem");
+    // A user's new key is signed by it.
+    harness.done(&format!("create --ring eve --dn CN=eve,O=Demo --key p256 --label one --signer p256 {reach}"));
+    let (good, said) = harness.run("key", "rotate eve");
+    assert!(!good && said.contains("no device defined in") && said.contains("--signer-module"), "{said}");
+    let (good, said) = harness.run("key", &format!("rotate eve {reach}"));
+    assert!(good && said.contains("eve has the key"), "{said}");
+    openssl(&harness, "verify -x509_strict -CAfile @/data/authorities/p256/ca.pem @/data/rings/eve/own/one.pem");
+}
+
+#[test]
+fn the_device_of_an_authority_is_found_by_its_key() {
+    let Some(harness) = harness() else { return };
+    let device = |name: &str| {
+        format!(
+            "DEFINE DEVICE({name}) TYPE(COPROCESSOR) MODULE('{}') TOKEN('pkcs11:token=Bulla%20test') PINFILE('{}')\n",
+            harness.0.module.display(),
+            harness.0.pin_file().display()
+        )
+    };
+    let head = "* bulla objects, format 2, queue manager QM1\n";
+    let write = |lines: String| fs::write(harness.path("data/objects.mqsc"), lines).expect("a file");
+    write(format!("{head}{}", device("HSM")));
+    harness.done("create --ca hsm --dn CN=HSM,O=Demo --key p256 --device hsm");
+    harness.refused("create --ca hsm --dn CN=HSM,O=Demo --key p256 --device hsm", "there is an authority");
+    harness.done("create --ring frank --dn CN=frank,O=Demo --key p256 --signer hsm");
+    write(format!("{head}{}{}", device("HSM"), device("OTHER")));
+    let create = "create --ring grace --dn CN=grace,O=Demo --key p256 --signer hsm";
+    harness.refused(create, "HSM and OTHER could keep pkcs11:token=");
+    harness.refused(&format!("{create} --signer-device none"), "no device NONE is defined");
+    harness.done(&format!("{create} --signer-device other"));
+}
+
+#[test]
+fn an_authority_whose_token_signs_with_another_key_hands_out_nothing() {
+    let Some(harness) = harness() else { return };
+    let token = harness.token();
+    let reach = format!("--signer-module {} --signer-pin-file @/pin", harness.0.module.display());
+    harness.done(&format!("create --ca one --dn CN=One,O=Demo --key p256 {token}"));
+    harness.done(&format!("create --ca two --dn CN=Two,O=Demo --key p256 {token}"));
+    let key_file = |name: &str| harness.path(&format!("data/authorities/{name}/key.pem"));
+    let ledger = || fs::read_to_string(harness.path("data/authorities/one/ledger.txt")).expect("a file");
+    let (before, own) = (ledger(), fs::read(key_file("one")).expect("a file"));
+    fs::copy(key_file("two"), key_file("one")).expect("a copy");
+    let create = format!("create --ring hal --dn CN=hal,O=Demo --key p256 --signer one {reach}");
+    let (good, said) = harness.cert(&create);
+    assert!(!good && !harness.path("data/rings/hal/own").exists(), "{said}");
+    assert_eq!(ledger(), before, "{said}");
+    fs::write(key_file("one"), own).expect("a file");
+    harness.0.write_pin("s3cr3t-wrong");
+    harness.refused(&create, "refused the PIN");
+    assert_eq!(ledger(), before);
+}
+
+#[test]
+fn a_queue_manager_is_made_below_an_authority_on_a_token() {
+    let Some(harness) = harness() else { return };
+    harness.done(&format!("create --ca hsm --dn CN=HSM,O=Demo --key rsa2048 {}", harness.token()));
+    let folder = harness.path("data/authorities/hsm");
+    fs::copy(folder.join("ca.pem"), harness.path("ca.pem")).expect("a copy");
+    fs::copy(folder.join("key.pem"), harness.path("ca.uri")).expect("a copy");
+    let site = |more: &str| {
+        let text = format!(
+            "name = \"HSMQM\"\n[authority]\nimport = \"ca.pem\"\nkey_file = \"ca.uri\"\n{more}\n\
+             [users]\nann = {{}}\nbob = {{}}\n[queues.Q]\nput = [\"ann\"]\nget = [\"bob\"]\n"
+        );
+        fs::write(harness.path("site.toml"), text).expect("a file");
+    };
+    let init = || {
+        let output = Command::new(BULLA)
+            .args(["init", "--file"])
+            .arg(harness.path("site.toml"))
+            .arg(harness.path("made"))
+            .env("SOFTHSM2_CONF", harness.path("softhsm2.conf"))
+            .output()
+            .expect("the program");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.success(), text)
+    };
+    let refused = |says: &str| {
+        let (good, text) = init();
+        assert!(!good && text.contains(says) && !text.contains("s3cr3t"), "{text}");
+        assert!(!harness.path("made").exists(), "{text}");
+    };
+    site("");
+    refused("authority.module and authority.pin_file name");
+    let reach = format!("module = \"{}\"\npin_file = \"pin\"", harness.0.module.display());
+    site(&reach);
+    let pin = fs::read_to_string(harness.0.pin_file()).expect("a file");
+    harness.0.write_pin("s3cr3t-wrong");
+    refused("refused the PIN");
+    harness.0.write_pin(pin.trim_end());
+    let (good, text) = init();
+    assert!(good, "{text}");
+    let kept = fs::read_to_string(harness.path("made/authorities/local/key.pem")).expect("a file");
+    assert!(kept.starts_with("pkcs11:token=") && !kept.contains("PRIVATE KEY"), "{kept}");
+    openssl(&harness, "verify -x509_strict -CAfile @/ca.pem @/made/rings/ann/own/ann.pem");
+    openssl(&harness, "verify -x509_strict -CAfile @/ca.pem @/made/tls/server.pem");
+    // A second run says the same, and needs no token.
+    harness.0.write_pin("s3cr3t-wrong");
+    assert_eq!(init(), (true, text));
 }

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `ca.pem` | its certificate, and those of the authorities above it |
-//! | `key.pem` | its private key, PKCS#8, encrypted where a passphrase was given |
+//! | `key.pem` | its private key, PKCS#8, encrypted where a passphrase was given; or the URI of a key that stays elsewhere |
 //! | `ledger.txt` | what it did, one line each, only ever appended to |
 //! | `crl.pem` | its newest revocation list |
 //!
@@ -25,15 +25,19 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use bulla_device::{KeyUri, PublicKey};
 use openssl::asn1::{Asn1Integer, Asn1Object, Asn1OctetString};
 use openssl::bn::BigNum;
 use openssl::error::ErrorStack;
-use openssl::pkey::{PKey, Private};
-use openssl::x509::{X509CrlBuilder, X509Extension, X509RevokedBuilder};
+use openssl::pkey::{PKeyRef, Private};
+use openssl::x509::{X509Crl, X509CrlBuilder, X509Extension, X509RevokedBuilder};
+use zeroize::Zeroizing;
 
 use super::create::{self, AlternativeName, CreateError, Profile, Signer};
+use super::signing_key::{SigningKey, signing_digest};
 use super::{
-    Certificate, KeyError, KeySpec, KeyUse, MalformedError, Passphrase, PrivateKeyPem, read_private_key, time, tlv,
+    Certificate, KeyError, KeyKind, KeySource, KeySpec, KeyUse, MalformedError, Passphrase, PrivateKeyPem,
+    read_key_source, read_private_key, time, tlv,
 };
 use crate::dn::Dn;
 use crate::ring::write_private;
@@ -51,12 +55,12 @@ const KEY_FILE: &str = "key.pem";
 const LEDGER_FILE: &str = "ledger.txt";
 const CRL_FILE: &str = "crl.pem";
 
-/// An authority that is open: its private key is in memory.
+/// An authority that is open: its private key is in memory, or can be reached.
 pub struct Authority {
     dir: PathBuf,
     certificate: Certificate,
     above: Vec<Certificate>,
-    key: PKey<Private>,
+    key: SigningKey,
 }
 
 /// How to found an authority.
@@ -69,6 +73,20 @@ pub struct Founding<'a> {
     pub days: u32,
     /// What encrypts its key on disk.
     pub passphrase: Option<&'a Passphrase>,
+    /// Who signs its certificate; itself without one.
+    pub parent: Option<&'a Authority>,
+}
+
+/// How to found an authority whose key was made elsewhere.
+pub struct FoundingElsewhere<'a> {
+    /// Its name.
+    pub dn: &'a Dn,
+    /// Its key.
+    pub key: SigningKey,
+    /// The kind of its key.
+    pub kind: KeyKind,
+    /// Its validity.
+    pub days: u32,
     /// Who signs its certificate; itself without one.
     pub parent: Option<&'a Authority>,
 }
@@ -129,21 +147,49 @@ impl Authority {
     /// # Errors
     /// [`AuthorityError`].
     pub fn found(dir: &Path, founding: &Founding<'_>, now: SystemTime) -> Result<Authority, AuthorityError> {
-        if dir.join(CERTIFICATE_FILE).exists() {
-            return Err(AuthorityError::Exists { dir: dir.to_owned() });
-        }
-        let failed = |error: io::Error| AuthorityError::io(dir, &error);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+        Authority::refuse_a_second(dir)?;
         let key = founding.key.generate().map_err(CreateError::from)?;
+        let passphrase = founding.passphrase;
+        let founding = FoundingElsewhere {
+            dn: founding.dn,
+            key: SigningKey::clear(key),
+            kind: founding.key.kind(),
+            days: founding.days,
+            parent: founding.parent,
+        };
+        Authority::founded(dir, founding, passphrase, now)
+    }
+
+    /// As [`Authority::found`], with a key that stays on its token or in its transit engine: the directory holds its
+    /// URI, and only who reaches the key can sign.
+    ///
+    /// # Errors
+    /// [`AuthorityError`]; [`CreateError::Device`] in it when the key does not sign.
+    pub fn found_elsewhere(
+        dir: &Path,
+        founding: FoundingElsewhere<'_>,
+        now: SystemTime,
+    ) -> Result<Authority, AuthorityError> {
+        Authority::refuse_a_second(dir)?;
+        Authority::founded(dir, founding, None, now)
+    }
+
+    fn founded(
+        dir: &Path,
+        founding: FoundingElsewhere<'_>,
+        passphrase: Option<&Passphrase>,
+        now: SystemTime,
+    ) -> Result<Authority, AuthorityError> {
         let profile = Profile {
             dn: founding.dn.clone(),
             uses: vec![KeyUse::CertSign],
             days: founding.days,
             alternative_names: Vec::new(),
         };
-        let kind = founding.key.kind();
-        let signer = founding.parent.map(Authority::signer).ok_or(&*key);
-        let certificate = create::certificate(&profile, &key, kind, signer, now)?;
+        let own = Signer { certificate: None, key: &founding.key };
+        let signer = founding.parent.map_or(own, Authority::signer);
+        let public = founding.key.public()?;
+        let certificate = create::certificate(&profile, &public, founding.kind, &signer, now)?;
         let above = match founding.parent {
             Some(parent) => {
                 parent.enter(&issued_line(&certificate))?;
@@ -151,14 +197,18 @@ impl Authority {
             }
             None => Vec::new(),
         };
-        let pem = PrivateKeyPem::write(&key, founding.passphrase).map_err(CreateError::from)?;
-        let authority = Authority { dir: dir.to_owned(), certificate, above, key };
-        write_private(&dir.join(KEY_FILE), pem.as_bytes()).map_err(failed)?;
-        // The certificate comes last: an authority exists once it has one.
-        authority.write_crl(CRL_DAYS, now)?;
-        let certificates: Vec<u8> = authority.path().iter().flat_map(Certificate::to_pem).collect();
-        write_private(&dir.join(CERTIFICATE_FILE), &certificates).map_err(failed)?;
-        Ok(authority)
+        Authority { dir: dir.to_owned(), certificate, above, key: founding.key }.written(passphrase, now)
+    }
+
+    /// Whether another can be founded in `dir`.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Exists`].
+    pub fn refuse_a_second(dir: &Path) -> Result<(), AuthorityError> {
+        match dir.join(CERTIFICATE_FILE).exists() {
+            true => Err(AuthorityError::Exists { dir: dir.to_owned() }),
+            false => Ok(()),
+        }
     }
 
     /// Takes over an authority that was founded elsewhere: its certificate, those above it in any order, and its key,
@@ -171,32 +221,35 @@ impl Authority {
     pub fn adopt(
         dir: &Path,
         certificates: &[Certificate],
-        key: PKey<Private>,
+        key: SigningKey,
         passphrase: Option<&Passphrase>,
         now: SystemTime,
     ) -> Result<Authority, AuthorityError> {
-        if dir.join(CERTIFICATE_FILE).exists() {
-            return Err(AuthorityError::Exists { dir: dir.to_owned() });
-        }
+        Authority::refuse_a_second(dir)?;
         let mut path = path_to_root(certificates, &key, now)?;
-        let failed = |error: io::Error| AuthorityError::io(dir, &error);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
-        let pem = PrivateKeyPem::write(&key, passphrase).map_err(CreateError::from)?;
         let certificate = path.remove(0); // the key's own, which was looked for
-        let authority = Authority { dir: dir.to_owned(), certificate, above: path, key };
-        write_private(&dir.join(KEY_FILE), pem.as_bytes()).map_err(failed)?;
-        authority.write_crl(CRL_DAYS, now)?;
-        let certificates: Vec<u8> = authority.path().iter().flat_map(Certificate::to_pem).collect();
-        write_private(&dir.join(CERTIFICATE_FILE), &certificates).map_err(failed)?;
-        Ok(authority)
+        Authority { dir: dir.to_owned(), certificate, above: path, key }.written(passphrase, now)
     }
 
-    /// Whether [`Authority::adopt`] would take it, without writing anything.
+    /// Writes its directory.
+    fn written(self, passphrase: Option<&Passphrase>, now: SystemTime) -> Result<Authority, AuthorityError> {
+        let failed = |error: io::Error| AuthorityError::io(&self.dir, &error);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(failed)?;
+        write_private(&self.dir.join(KEY_FILE), &self.key.file(passphrase)?).map_err(failed)?;
+        self.write_crl(CRL_DAYS, now)?;
+        let certificates: Vec<u8> = self.path().iter().flat_map(Certificate::to_pem).collect();
+        // The certificate comes last: an authority exists once it has one.
+        write_private(&self.dir.join(CERTIFICATE_FILE), &certificates).map_err(failed)?;
+        Ok(self)
+    }
+
+    /// Whether [`Authority::adopt`] would take it, without writing anything. A key that is elsewhere signs once.
     ///
     /// # Errors
     /// As [`Authority::adopt`].
-    pub fn check(certificates: &[Certificate], key: &PKey<Private>, now: SystemTime) -> Result<(), AuthorityError> {
-        path_to_root(certificates, key, now).map(drop)
+    pub fn check(certificates: &[Certificate], key: &SigningKey, now: SystemTime) -> Result<(), AuthorityError> {
+        let path = path_to_root(certificates, key, now)?;
+        path.first().map_or(Ok(()), |own| Ok(key.prove(own)?))
     }
 
     /// Days that it can still sign for: nothing that it signs outlives it.
@@ -214,35 +267,50 @@ impl Authority {
         Authority::unlock(dir, None)
     }
 
-    /// Opens an authority.
+    /// Opens an authority whose key is in its directory.
     ///
     /// # Errors
     /// [`AuthorityError::Exposed`] when others can read its key, [`AuthorityError::Missing`],
-    /// [`AuthorityError::Create`] for a damaged certificate, a damaged key or a wrong passphrase.
+    /// [`AuthorityError::Create`] for a damaged certificate, a damaged key, a wrong passphrase, or a key that is
+    /// elsewhere ([`KeyError::Elsewhere`]).
     pub fn unlock(dir: &Path, passphrase: Option<&Passphrase>) -> Result<Authority, AuthorityError> {
-        const OTHERS: u32 = 0o077;
-        let read = |name: &str| {
-            let path = dir.join(name);
-            fs::read(&path).map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => AuthorityError::Missing { path },
-                _ => AuthorityError::io(&path, &error),
-            })
+        let certificates = read_certificates(dir)?;
+        let key = read_private_key(&read_key_file(dir)?, passphrase).map_err(CreateError::from)?;
+        Authority::opened(dir, certificates, SigningKey::clear(key))
+    }
+
+    /// Its key, where that is on a token or in a transit engine: public half and what names it. None where the key is in
+    /// its directory.
+    ///
+    /// # Errors
+    /// [`AuthorityError`], as [`Authority::unlock`]; none for a key that is encrypted.
+    pub fn key_elsewhere(dir: &Path) -> Result<Option<(PublicKey, KeyUri)>, AuthorityError> {
+        let uri = match read_key_source(&read_key_file(dir)?, None) {
+            Ok(KeySource::Elsewhere(uri)) => uri,
+            Err(error @ (KeyError::Uri { .. } | KeyError::Several)) => return Err(CreateError::from(error).into()),
+            _ => return Ok(None),
         };
-        let pem = read(CERTIFICATE_FILE)?;
-        let mut above = Certificate::all_from_pem(&pem, PATH_CERTIFICATES_MAX).map_err(CreateError::from)?;
+        let unused = |_| CreateError::from(MalformedError("ca.pem has a key of a kind or size that is not used"));
+        match read_certificates(dir)?.first() {
+            Some(certificate) => Ok(Some((PublicKey::new(certificate.public_key()).map_err(unused)?, uri))),
+            None => Err(AuthorityError::Missing { path: dir.join(CERTIFICATE_FILE) }),
+        }
+    }
+
+    /// Opens an authority whose key is elsewhere ([`Authority::key_elsewhere`]).
+    ///
+    /// # Errors
+    /// As [`Authority::unlock`]. That what signs has another key shows when it signs.
+    pub fn open_elsewhere(dir: &Path, key: SigningKey) -> Result<Authority, AuthorityError> {
+        Authority::opened(dir, read_certificates(dir)?, key)
+    }
+
+    fn opened(dir: &Path, mut above: Vec<Certificate>, key: SigningKey) -> Result<Authority, AuthorityError> {
         if above.is_empty() {
             return Err(AuthorityError::Missing { path: dir.join(CERTIFICATE_FILE) });
         }
         let certificate = above.remove(0);
-        let key_file = dir.join(KEY_FILE);
-        let metadata = fs::metadata(&key_file).map_err(|error| AuthorityError::io(&key_file, &error))?;
-        let mode = metadata.permissions().mode();
-        if mode & OTHERS != 0 {
-            return Err(AuthorityError::Exposed { path: key_file, mode: mode & 0o7777 });
-        }
-        let key = zeroize::Zeroizing::new(read(KEY_FILE)?);
-        let key = read_private_key(&key, passphrase).map_err(CreateError::from)?;
-        if !certificate.public_key().public_eq(&key) {
+        if !key.is_of(&certificate) {
             return Err(CreateError::from(MalformedError("key.pem is not the key of ca.pem")).into());
         }
         Ok(Authority { dir: dir.to_owned(), certificate, above, key })
@@ -284,7 +352,7 @@ impl Authority {
             alternative_names: request.alternative_names.clone(),
         };
         let kind = request.key.kind();
-        let certificate = create::certificate(&profile, &key, kind, Ok(self.signer()), now)?;
+        let certificate = create::certificate(&profile, &key, kind, &self.signer(), now)?;
         self.enter(&issued_line(&certificate))?;
         Ok((certificate, pem))
     }
@@ -305,7 +373,7 @@ impl Authority {
         let (dn, key) = create::read_request(request)?;
         let kind = create::request_key_kind(request)?;
         let profile = Profile { dn, uses: uses.to_vec(), days, alternative_names: alternative_names.to_vec() };
-        let certificate = create::certificate(&profile, &key, kind, Ok(self.signer()), now)?;
+        let certificate = create::certificate(&profile, &key, kind, &self.signer(), now)?;
         self.enter(&issued_line(&certificate))?;
         Ok(certificate)
     }
@@ -392,7 +460,7 @@ impl Authority {
     }
 
     fn signer(&self) -> Signer<'_> {
-        Signer { certificate: &self.certificate, key: &self.key }
+        Signer { certificate: Some(&self.certificate), key: &self.key }
     }
 
     fn enter(&self, line: &str) -> Result<(), AuthorityError> {
@@ -436,7 +504,8 @@ impl Authority {
         this_update: SystemTime,
         next_update: SystemTime,
     ) -> Result<Vec<u8>, AuthorityError> {
-        let built = || -> Result<Vec<u8>, CreateError> {
+        let kind = self.certificate.key_kind();
+        let draft = |key: &PKeyRef<Private>| -> Result<Vec<u8>, CreateError> {
             let mut builder = X509CrlBuilder::new()?;
             builder.set_issuer_name(self.certificate.x509().subject_name())?;
             let (this_update, next_update) = (time::to_asn1(this_update)?, time::to_asn1(next_update)?);
@@ -456,10 +525,14 @@ impl Authority {
             builder.append_extension(authority_key_id(&self.certificate)?)?;
             builder.append_extension(crl_number(number)?)?;
             builder.sort()?;
-            builder.sign(&self.key, create::signing_digest(self.certificate.key_kind()).message_digest())?;
-            Ok(builder.build()?.to_pem()?)
+            builder.sign(key, signing_digest(kind).message_digest())?;
+            Ok(builder.build()?.to_der()?)
         };
-        built().map_err(AuthorityError::Create)
+        let list = X509Crl::from_der(&self.key.signed(kind, draft)?).map_err(CreateError::from)?;
+        if !list.verify(self.certificate.public_key()).unwrap_or(false) {
+            return Err(CreateError::from(MalformedError("revocation list with a bad signature")).into());
+        }
+        Ok(list.to_pem().map_err(CreateError::from)?)
     }
 }
 
@@ -469,14 +542,41 @@ impl fmt::Debug for Authority {
     }
 }
 
+fn read(path: PathBuf) -> Result<Vec<u8>, AuthorityError> {
+    fs::read(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => AuthorityError::Missing { path },
+        _ => AuthorityError::io(&path, &error),
+    })
+}
+
+fn read_certificates(dir: &Path) -> Result<Vec<Certificate>, AuthorityError> {
+    let pem = read(dir.join(CERTIFICATE_FILE))?;
+    Ok(Certificate::all_from_pem(&pem, PATH_CERTIFICATES_MAX).map_err(CreateError::from)?)
+}
+
+/// A URI is no secret, but whoever writes it chooses the key: its file is as closed as a key's.
+fn read_key_file(dir: &Path) -> Result<Zeroizing<Vec<u8>>, AuthorityError> {
+    const OTHERS: u32 = 0o077;
+    let path = dir.join(KEY_FILE);
+    let metadata = fs::metadata(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => AuthorityError::Missing { path: path.clone() },
+        _ => AuthorityError::io(&path, &error),
+    })?;
+    let mode = metadata.permissions().mode();
+    if mode & OTHERS != 0 {
+        return Err(AuthorityError::Exposed { path, mode: mode & 0o7777 });
+    }
+    read(path).map(Zeroizing::new)
+}
+
 /// The certificate of `key` and those above it up to a self-signed one, each signed by the next, valid and an
 /// authority's.
 fn path_to_root(
     certificates: &[Certificate],
-    key: &PKey<Private>,
+    key: &SigningKey,
     now: SystemTime,
 ) -> Result<Vec<Certificate>, AuthorityError> {
-    let own = certificates.iter().find(|certificate| certificate.public_key().public_eq(key));
+    let own = certificates.iter().find(|certificate| key.is_of(certificate));
     let malformed = MalformedError("private key belongs to none of the certificates");
     let mut path = vec![own.ok_or(CreateError::Malformed(malformed))?.clone()];
     while let Some(last) = path.last() {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use bulla_device::{DeviceError, Digest, PublicKey, RsaScheme, Work};
+use bulla_device::{DeviceError, PublicKey, Work};
 use openssl::asn1::Asn1Integer;
 use openssl::bn::{BigNum, MsbOption};
 use openssl::error::ErrorStack;
@@ -13,9 +13,10 @@ use openssl::stack::Stack;
 use openssl::x509::extension::{
     AuthorityKeyIdentifier, BasicConstraints, ExtendedKeyUsage, KeyUsage, SubjectAlternativeName, SubjectKeyIdentifier,
 };
-use openssl::x509::{X509, X509Extension, X509KeyUsage, X509Req, X509ReqBuilder};
+use openssl::x509::{X509, X509Builder, X509Extension, X509KeyUsage, X509Req, X509ReqBuilder};
 
-use super::{Certificate, Curve, KeyError, KeyKind, KeySpec, KeyUse, MalformedError, UseError, time, tlv};
+use super::signing_key::{SigningKey, signed_elsewhere, signing_digest};
+use super::{Certificate, KeyError, KeyKind, KeyUse, MalformedError, UseError, time, tlv};
 use crate::dn::{Dn, DnError};
 
 /// Random bits of a serial number (RFC 5280 allows 159, CAs must use 64 or more).
@@ -194,32 +195,54 @@ pub struct Profile {
 
 /// Who signs.
 pub(crate) struct Signer<'a> {
-    pub(crate) certificate: &'a Certificate,
-    pub(crate) key: &'a PKeyRef<Private>,
+    /// None for a certificate that its own key signs.
+    pub(crate) certificate: Option<&'a Certificate>,
+    pub(crate) key: &'a SigningKey,
 }
 
-/// A certificate over `public_key`, signed by `signer`, or by its own `private` key without one.
+/// A certificate over `public_key`.
 pub(crate) fn certificate<T: HasPublic>(
     profile: &Profile,
     public_key: &PKeyRef<T>,
     kind: KeyKind,
-    signer: Result<Signer<'_>, &PKeyRef<Private>>,
+    signer: &Signer<'_>,
     now: SystemTime,
 ) -> Result<Certificate, CreateError> {
+    let signing_kind = signer.certificate.map_or(kind, Certificate::key_kind);
+    let draft = |key: &PKeyRef<Private>| {
+        let mut builder = unsigned_certificate(profile, public_key, kind, signer.certificate, now)?;
+        builder.sign(key, signing_digest(signing_kind).message_digest())?;
+        Ok(builder.build().to_der()?)
+    };
+    let certificate = X509::from_der(&signer.key.signed(signing_kind, draft)?)?;
+    let by = signer.certificate.map_or_else(|| signer.key.public(), |issuer| Ok(issuer.public_key().to_owned()))?;
+    if !certificate.verify(&by).unwrap_or(false) {
+        return Err(CreateError::Malformed(MalformedError("certificate with a bad signature")));
+    }
+    Ok(Certificate::from_x509(&certificate)?)
+}
+
+fn unsigned_certificate<T: HasPublic>(
+    profile: &Profile,
+    public_key: &PKeyRef<T>,
+    kind: KeyKind,
+    issuer: Option<&Certificate>,
+    now: SystemTime,
+) -> Result<X509Builder, CreateError> {
     let bits = key_usage(profile, kind)?;
     let (not_before, not_after) = validity(profile.days, now)?;
     let mut builder = X509::builder()?;
     builder.set_version(2)?;
     let subject = profile.dn.to_x509_name()?;
     builder.set_subject_name(&subject)?;
-    match &signer {
-        Ok(signer) => {
-            if not_after > signer.certificate.not_after() {
-                return Err(CreateError::OutlivesSigner { not_after: signer.certificate.not_after() });
+    match issuer {
+        Some(issuer) => {
+            if not_after > issuer.not_after() {
+                return Err(CreateError::OutlivesSigner { not_after: issuer.not_after() });
             }
-            builder.set_issuer_name(signer.certificate.x509().subject_name())?;
+            builder.set_issuer_name(issuer.x509().subject_name())?;
         }
-        Err(_) => builder.set_issuer_name(&subject)?,
+        None => builder.set_issuer_name(&subject)?,
     }
     let serial = serial()?;
     builder.set_serial_number(&serial)?;
@@ -228,7 +251,7 @@ pub(crate) fn certificate<T: HasPublic>(
     builder.set_not_after(&until)?;
     builder.set_pubkey(public_key)?;
 
-    let issuer = signer.as_ref().ok().map(|signer| signer.certificate.x509().clone());
+    let issuer = issuer.map(|issuer| issuer.x509().clone());
     if profile.uses.contains(&KeyUse::CertSign) {
         let mut constraints = BasicConstraints::new();
         constraints.critical().ca();
@@ -263,11 +286,7 @@ pub(crate) fn certificate<T: HasPublic>(
         };
         builder.append_extension(extension)?;
     }
-    match signer {
-        Ok(signer) => builder.sign(signer.key, signing_digest(signer.certificate.key_kind()).message_digest())?,
-        Err(own) => builder.sign(own, signing_digest(kind).message_digest())?,
-    }
-    Ok(Certificate::from_x509(&builder.build())?)
+    Ok(builder)
 }
 
 /// A certificate signing request (PKCS#10, RFC 2986) in PEM, with the key usages it asks for.
@@ -293,26 +312,8 @@ pub fn request_signed_elsewhere(
         bulla_device::KeyKind::Rsa => KeyKind::Rsa,
         bulla_device::KeyKind::Ec(curve) => KeyKind::Ec(curve),
     };
-    // OpenSSL gives out no unsigned request. So a key made for this once signs it, and its signature is replaced;
-    // what is signed names the algorithm by kind of key and digest only.
-    let stand_in = match kind {
-        KeyKind::Ec(curve) => KeySpec::Ec(curve),
-        _ => KeySpec::Rsa(1024),
-    };
-    let stand_in = stand_in.generate()?;
-    let draft = signed_request(profile, public.key(), kind, &stand_in)?.to_der()?;
-    let broken = || CreateError::Malformed(MalformedError("certificate request"));
-    let mut body = tlv::only(&draft, tlv::SEQUENCE).ok_or_else(broken)?.value;
-    let signed = tlv::expect(&mut body, tlv::SEQUENCE).ok_or_else(broken)?.whole;
-    let algorithm = tlv::expect(&mut body, tlv::SEQUENCE).ok_or_else(broken)?.whole;
-    let digest = signing_digest(kind);
-    let hash = digest.hash(signed);
-    let signature = sign(match kind {
-        KeyKind::Ec(_) => Work::EcdsaSign { hash },
-        _ => Work::RsaSign { scheme: RsaScheme::Pkcs1, digest, hash },
-    })?;
-    let signature = tlv::element(tlv::BIT_STRING, &[&[0], &signature]);
-    let request = X509Req::from_der(&tlv::element(tlv::SEQUENCE, &[signed, algorithm, &signature]))?;
+    let draft = |key: &PKeyRef<Private>| Ok(signed_request(profile, public.key(), kind, key)?.to_der()?);
+    let request = X509Req::from_der(&signed_elsewhere(kind, draft, sign)?)?;
     if !request.verify(public.key()).unwrap_or(false) {
         return Err(CreateError::Malformed(MalformedError("certificate request with a bad signature")));
     }
@@ -402,15 +403,6 @@ pub(crate) fn validity(days: u32, now: SystemTime) -> Result<(SystemTime, System
     let from = time::from_unix(time::unix(now)).ok_or(time::BadTime)?;
     let until = from.checked_add(Duration::from_secs(u64::from(days).saturating_mul(86_400))).ok_or(time::BadTime)?;
     Ok((from, until))
-}
-
-/// SHA-256, or the digest that matches a larger curve.
-pub(crate) fn signing_digest(kind: KeyKind) -> Digest {
-    match kind {
-        KeyKind::Ec(Curve::P384) => Digest::Sha384,
-        KeyKind::Ec(Curve::P521) => Digest::Sha512,
-        _ => Digest::Sha256,
-    }
 }
 
 fn serial() -> Result<Asn1Integer, ErrorStack> {

@@ -8,6 +8,7 @@ pub mod bundle;
 pub mod create;
 mod error;
 mod key;
+pub mod signing_key;
 mod strength;
 pub(crate) mod time;
 pub(crate) mod tlv;

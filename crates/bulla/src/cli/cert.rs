@@ -5,6 +5,7 @@ mod rows;
 mod verify;
 
 use super::CliError;
+use crate::enrolment::answer::names;
 use crate::folders::{AUTHORITIES, RINGS, TLS};
 pub use args::CertArgs;
 use args::{
@@ -12,7 +13,7 @@ use args::{
     RevokeArgs, SetArgs, ShowArgs, SignArgs, SignerArgs,
 };
 use bulla_device::KeyUri;
-use bulla_seal::certificate::authority::{Authority, AuthorityError, Founding, Request};
+use bulla_seal::certificate::authority::{Authority, AuthorityError, Founding, FoundingElsewhere, Request};
 use bulla_seal::certificate::bundle::{Bundle, to_pkcs12};
 use bulla_seal::certificate::create::{self, AlternativeName, Asked, CreateError, Profile};
 use bulla_seal::certificate::{
@@ -60,11 +61,11 @@ fn perform(args: &CertArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), 
 
 fn create(data: &Data<'_>, args: &CreateArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {
     let passphrase = args.passphrase.read()?;
-    if let Some(name) = &args.ca {
-        return found(data, name, args, passphrase.as_ref(), now, out);
-    }
     if args.token.is_given() && passphrase.is_some() {
         return Err(CliError::usage("a key on a token has a PIN, not a passphrase"));
+    }
+    if let Some(name) = &args.ca {
+        return found(data, name, args, passphrase.as_ref(), now, out);
     }
     let uses = args.profile.uses(args.key.kind());
     let days = args.profile.days.unwrap_or(365);
@@ -144,23 +145,28 @@ fn found(
     {
         return Err(CliError::usage("an authority has no --usage, --san, --share or --label"));
     }
-    if args.token.is_given() {
-        return Err(CliError::usage("an authority's key is in its directory, not on a token"));
-    }
     let parent = match &args.signer.signer {
         Some(_) => Some(args.signer.open(data)?.1),
         None => None,
     };
-    let founding = Founding {
-        dn: &args.dn,
-        key: args.key,
-        days: args.profile.days.unwrap_or(3650),
-        passphrase,
-        parent: parent.as_ref(),
-    };
     let dir = data.authority(name)?;
-    let authority = Authority::found(&dir, &founding, now).map_err(authority_failed)?;
-    say(out, format_args!("founded {name}: {}, in {}", Line(authority.certificate()), dir.display()))
+    // Before a key is made that could not be used.
+    Authority::refuse_a_second(&dir).map_err(authority_failed)?;
+    let (dn, days, parent) = (&args.dn, args.profile.days.unwrap_or(3650), parent.as_ref());
+    let key = args.token.make(data.0, args.key, &key_label(args), &[KeyUse::CertSign])?;
+    let (founded, place) = match key {
+        Some(key) => {
+            let place = format!(", key {}", key.uri);
+            let founding = FoundingElsewhere { dn, kind: key.kind(), key: key.signing(), days, parent };
+            (Authority::found_elsewhere(&dir, founding, now), place)
+        }
+        None => {
+            let founding = Founding { dn, key: args.key, days, passphrase, parent };
+            (Authority::found(&dir, &founding, now), String::new())
+        }
+    };
+    let authority = founded.map_err(authority_failed)?;
+    say(out, format_args!("founded {name}: {}, in {}{place}", Line(authority.certificate()), dir.display()))
 }
 
 fn sign(data: &Data<'_>, args: &SignArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {
@@ -523,9 +529,19 @@ impl SignerArgs {
             return Err(CliError::usage("--signer must name an authority")
                 .hint("`bulla cert create --ca demo --dn 'CN=Demo CA'` founds one"));
         };
-        let passphrase = self.passphrase()?;
-        let authority = Authority::unlock(&data.authority(name)?, passphrase.as_ref()).map_err(authority_failed)?;
-        Ok((name.clone(), authority))
+        Ok((name.clone(), self.unlock(data.0, &data.authority(name)?)?))
+    }
+
+    /// Opens the authority in `dir`, of the data directory `data`.
+    ///
+    /// # Errors
+    /// As [`Authority::unlock`]; no device for a key that is elsewhere.
+    pub(in crate::cli) fn unlock(&self, data: &Path, dir: &Path) -> Result<Authority, CliError> {
+        match Authority::key_elsewhere(dir).map_err(authority_failed)? {
+            Some((public, uri)) => Authority::open_elsewhere(dir, self.device.key(data, public, uri)?),
+            None => Authority::unlock(dir, self.passphrase()?.as_ref()),
+        }
+        .map_err(authority_failed)
     }
 }
 
@@ -630,7 +646,12 @@ struct Line<'a>(&'a Certificate);
 impl std::fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let until: String = utc(self.0.not_after()).chars().take(10).collect();
-        write!(f, "{}, {} {}, ", self.0.dn(), self.0.key_kind(), self.0.key_bits())?;
+        // Who certifies names alone leaves the subject empty.
+        match self.0.dn().as_str() {
+            "" => f.write_str(&names(self.0.x509()).iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))?,
+            subject => f.write_str(subject)?,
+        }
+        write!(f, ", {} {}, ", self.0.key_kind(), self.0.key_bits())?;
         write!(f, "serial {}, until {until}", self.0.serial_hex())
     }
 }

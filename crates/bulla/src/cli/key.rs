@@ -11,8 +11,8 @@ use crate::key_rotation::keeper::SETTLED_AFTER;
 use crate::key_rotation::steps::{DAYS, Keys, Signed, Wish};
 use crate::key_rotation::{KeyFacts, Needed, Rotation, RotationError, Step, span};
 use crate::mqsc::reply::{Outcome, Row};
+use bulla_seal::certificate::KeySpec;
 use bulla_seal::certificate::authority::Authority;
-use bulla_seal::certificate::{KeySpec, Passphrase};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -200,8 +200,7 @@ fn authority(data: &Path, args: &RotateArgs, keys: &Keys<'_>, rotation: &Rotatio
         Some(name) => data.join(AUTHORITIES).join(name),
         None => keys.issuer(rotation).map_err(failed)?,
     };
-    let passphrase: Option<Passphrase> = args.signer.passphrase()?;
-    Authority::unlock(&folder, passphrase.as_ref()).map_err(|error| failed(error.into()))
+    args.signer.unlock(data, &folder)
 }
 
 /// Until a queue manager that runs opens with the new key: only then may anything be sealed for it.

@@ -1,20 +1,23 @@
-//! Keys that stay where they are, on a token or in a transit engine: what `bulla cert create` needs of a device.
+//! Keys that stay where they are, on a token or in a transit engine: what `bulla cert` needs of a device, to make one
+//! and to sign with an authority's.
 
 use super::CliError;
 use super::cert::default_uses;
 use crate::admin;
-use crate::catalog::{Definitions, Setup, TokenSetup, TransitSetup};
+use crate::catalog::{Definitions, DeviceDefinition, Setup, TokenSetup, TransitSetup};
 use crate::objects_file::DefinitionsFile;
 use bulla_device::coprocessor::{
-    Coprocessor, CoprocessorSettings, HelperCommand, JOB_TIMEOUT_DEFAULT, NewKey, UriError,
+    Coprocessor, CoprocessorSettings, HelperCommand, JOB_TIMEOUT_DEFAULT, NewKey, Uri, UriError,
 };
 use bulla_device::transit::{Transit, TransitSettings};
 use bulla_device::{Device, DeviceError, Driver, Job, KeyUri, PrivateKey, PublicKey, Work};
 use bulla_seal::certificate::create::{self, Profile};
+use bulla_seal::certificate::signing_key::SigningKey;
 use bulla_seal::certificate::{KeyKind, KeySpec, KeyUse};
 use clap::Args;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The name of the device that `--module` and `--token` describe, in messages.
 const UNNAMED: &str = "--token";
@@ -41,6 +44,20 @@ pub struct TokenArgs {
     pin_file: Option<PathBuf>,
 }
 
+/// How the key of an authority is reached that is not in its directory.
+#[derive(Args, Debug, Default)]
+pub struct SignerDeviceArgs {
+    /// The device that keeps the authority's key, where several could
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["signer_module", "signer_pin_file"])]
+    pub(in crate::cli) signer_device: Option<String>,
+    /// The PKCS#11 module of the token that keeps the authority's key, where no device is defined for it
+    #[arg(long, value_name = "PATH")]
+    pub(in crate::cli) signer_module: Option<PathBuf>,
+    /// The PIN of that token, first line of a file that only its owner can read
+    #[arg(long, value_name = "FILE", requires = "signer_module")]
+    pub(in crate::cli) signer_pin_file: Option<PathBuf>,
+}
+
 /// A key on a token, or in a transit engine.
 pub struct TokenKey {
     /// Its public half.
@@ -51,8 +68,10 @@ pub struct TokenKey {
 }
 
 /// What a device is made of.
-enum Settings {
+pub enum Settings {
+    /// A token behind its module.
     Token(CoprocessorSettings),
+    /// A transit engine.
     Transit(TransitSettings),
 }
 
@@ -112,7 +131,7 @@ impl TokenArgs {
             let message = "a key in a transit engine agrees on no secrets, so --usage can't have keyagree";
             return Err(CliError::usage(message).hint("one of a curve only signs: --usage docsign"));
         }
-        let device = Transit::new(settings, Arc::new(|what| eprintln!("bulla: warning: {what}")));
+        let device = transit(settings);
         let found = match &self.existing {
             Some(existing) => {
                 let (name, version) = match existing.split_once(':') {
@@ -137,7 +156,120 @@ impl TokenArgs {
     }
 }
 
+impl SignerDeviceArgs {
+    /// The key that `uri` names, to sign with. Nothing is asked of its device before the first signature.
+    ///
+    /// # Errors
+    /// No device is defined that could have it, or several are; no such token.
+    pub fn key(&self, data: &Path, public: PublicKey, uri: KeyUri) -> Result<SigningKey, CliError> {
+        let settings = match (&self.signer_module, &uri) {
+            (Some(module), _) => on_module(module, self.signer_pin_file.as_deref(), &uri)?,
+            (None, _) => self.among_the_defined(data, &uri)?,
+        };
+        Ok(TokenKey { public, uri, device: settings.device() }.signing())
+    }
+
+    fn among_the_defined(&self, data: &Path, uri: &KeyUri) -> Result<Settings, CliError> {
+        let devices = devices(data)?;
+        if let Some(name) = &self.signer_device {
+            return named(data, &devices, name);
+        }
+        let could: Vec<&str> = devices
+            .iter()
+            .filter(|(name, device)| can_keep(name, &device.setup, uri))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        match could.as_slice() {
+            [only] => named(data, &devices, only),
+            [] => Err(CliError::failed(format!("no device defined in {} can keep {uri}", data.display()))
+                .hint("--signer-module and --signer-pin-file name the token's module and PIN without one")),
+            several => Err(CliError::failed(format!("{} could keep {uri}", several.join(" and ")))
+                .hint("--signer-device names the one that does")),
+        }
+    }
+}
+
+/// The token that a key's URI names, behind this module.
+///
+/// # Errors
+/// The URI is that of a transit engine, which is reached through a device alone.
+pub fn on_module(module: &Path, pin_file: Option<&Path>, uri: &KeyUri) -> Result<Settings, CliError> {
+    let KeyUri::Token(key) = uri else {
+        return Err(CliError::usage(format!("{uri} is on no token, and has no module"))
+            .hint("DEFINE DEVICE with TYPE(TRANSIT) says where the engine is"));
+    };
+    // What is left names the token.
+    let token = Uri { object: None, id: None, class: None, ..key.without_query() };
+    Ok(Settings::Token(CoprocessorSettings {
+        name: UNNAMED.to_owned(),
+        module: module.to_owned(),
+        token,
+        pin_file: pin_file.map(Path::to_owned),
+        engines: 1,
+        job_timeout: JOB_TIMEOUT_DEFAULT,
+    }))
+}
+
+fn can_keep(name: &str, setup: &Setup, uri: &KeyUri) -> bool {
+    match (setup, uri) {
+        (Setup::Coprocessor(token), KeyUri::Token(key)) => {
+            token.token.parse::<Uri>().is_ok_and(|token| token.can_be_the_token_of(key))
+        }
+        (Setup::Transit(_), KeyUri::Transit(key)) => key.can_be_at(name),
+        _ => false,
+    }
+}
+
+impl Settings {
+    fn device(self) -> Box<dyn Driver> {
+        match self {
+            Settings::Token(settings) => Box::new(Coprocessor::new(settings, HelperCommand::this_program())),
+            Settings::Transit(settings) => Box::new(transit(settings)),
+        }
+    }
+
+    /// The key of this name on it, to sign with.
+    pub fn key(self, public: PublicKey, uri: KeyUri) -> SigningKey {
+        TokenKey { public, uri, device: self.device() }.signing()
+    }
+}
+
+fn transit(settings: TransitSettings) -> Transit {
+    Transit::new(
+        settings,
+        Arc::new(|news| {
+            if let Some(line) = news.line() {
+                eprintln!("bulla: warning: {line}");
+            }
+        }),
+    )
+}
+
 impl TokenKey {
+    /// The same key, to sign certificates and revocation lists with. Its session begins at the first signature and is
+    /// kept: a token asks for its PIN once.
+    pub fn signing(self) -> SigningKey {
+        let key = PrivateKey::on_token(self.public.clone(), self.uri.to_string());
+        let (device, engine) = (self.device, Mutex::new(None::<Box<dyn Device>>));
+        let signed = move |work| {
+            let mut engine = engine.lock().unwrap_or_else(PoisonError::into_inner);
+            let engine = match &mut *engine {
+                Some(engine) => engine,
+                none => none.insert(device.start_engine()?),
+            };
+            sign(&mut **engine, key.clone(), work)
+        };
+        SigningKey::elsewhere(self.public, self.uri, Arc::new(signed))
+    }
+
+    /// Its kind, as a certificate says it.
+    pub fn kind(&self) -> KeyKind {
+        match self.public.kind() {
+            bulla_device::KeyKind::Ec(curve) => KeyKind::Ec(curve),
+            bulla_device::KeyKind::Rsa => KeyKind::Rsa,
+        }
+    }
+
     /// What its certificate is for, where `asked` does not say it: to sign and to encrypt, as the key can.
     pub fn uses(&self, asked: &[KeyUse]) -> Vec<KeyUse> {
         match (&self.uri, self.public.kind()) {
@@ -170,13 +302,22 @@ fn sign(engine: &mut dyn Device, key: PrivateKey, work: Work) -> Result<Vec<u8>,
     done.pop().ok_or_else(away)?.result.map(|signature| signature.to_vec())
 }
 
-fn defined(data: &Path, name: &str) -> Result<Settings, CliError> {
+type Devices = BTreeMap<String, DeviceDefinition>;
+
+fn devices(data: &Path) -> Result<Devices, CliError> {
     // A queue manager that runs writes its definitions to the file first.
     let _ = admin::request(data, "PING QMGR");
     let definitions = Definitions::load(data).map_err(|error| CliError::failed(error.to_string()))?;
+    Ok(definitions.map(|definitions| definitions.devices).unwrap_or_default())
+}
+
+fn defined(data: &Path, name: &str) -> Result<Settings, CliError> {
+    named(data, &devices(data)?, name)
+}
+
+fn named(data: &Path, devices: &Devices, name: &str) -> Result<Settings, CliError> {
     let name = name.to_uppercase();
-    let device = definitions.as_ref().and_then(|definitions| definitions.devices.get(&name));
-    let device = device.ok_or_else(|| {
+    let device = devices.get(&name).ok_or_else(|| {
         CliError::failed(format!("no device {name} is defined in {}", data.display()))
             .hint("DEFINE DEVICE defines one; --module and --token name a token without it")
     })?;

@@ -2,7 +2,7 @@
 
 use super::verify;
 use crate::cli::DATA_DEFAULT;
-use crate::cli::token::TokenArgs;
+use crate::cli::token::{SignerDeviceArgs, TokenArgs};
 use bulla_seal::certificate::authority::CRL_DAYS;
 use bulla_seal::certificate::create::AlternativeName;
 use bulla_seal::certificate::{KeySpec, KeyUse};
@@ -74,6 +74,8 @@ pub struct SignerArgs {
     /// The authority's passphrase, in an environment variable
     #[arg(long, value_name = "VARIABLE", conflicts_with = "signer_passphrase_file")]
     pub(super) signer_passphrase_env: Option<String>,
+    #[command(flatten)]
+    pub(super) device: SignerDeviceArgs,
 }
 
 /// The passphrase of private keys in the ring.

@@ -102,7 +102,12 @@ impl<'a> Building<'a> {
     fn authority(&mut self) -> Result<(), CliError> {
         let dir = self.data.join(AUTHORITIES).join(LOCAL);
         let passphrase = self.plan.authority.passphrase.as_ref();
-        let unlocked = match Authority::unlock(&dir, passphrase) {
+        let known = match &self.plan.authority.origin {
+            // A run that goes on.
+            Origin::Imported { key, .. } if key.uri().is_some() => Authority::open_elsewhere(&dir, key.clone()),
+            _ => Authority::unlock(&dir, passphrase),
+        };
+        let unlocked = match known {
             Err(AuthorityError::Missing { .. }) => match &self.plan.authority.origin {
                 Origin::Founded { dn, key, days } => {
                     let founding = Founding { dn, key: *key, days: *days, passphrase, parent: None };

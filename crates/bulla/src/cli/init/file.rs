@@ -52,8 +52,12 @@ pub(super) struct AuthorityTable {
     pub(super) days: Option<u32>,
     /// A file with its certificate, those above it and its key.
     pub(super) import: Option<PathBuf>,
-    /// Its key, where that is in a file of its own.
+    /// Its key, where that is in a file of its own; or the URI of a key on a token.
     pub(super) key_file: Option<PathBuf>,
+    /// The PKCS#11 module of the token with its key.
+    pub(super) module: Option<PathBuf>,
+    /// The token's PIN, first line of a file.
+    pub(super) pin_file: Option<PathBuf>,
     /// Opens what is imported, and encrypts the key in the data directory.
     pub(super) passphrase_file: Option<PathBuf>,
 }
@@ -113,7 +117,14 @@ impl SiteFile {
         let mut file: Self = toml::from_str(text).map_err(|error| not_understood(text, path, &error))?;
         let users = file.users.values_mut().map(|user| &mut user.password_file);
         let authority = &mut file.authority;
-        let others = [&mut file.mqsc, &mut authority.import, &mut authority.key_file, &mut authority.passphrase_file];
+        let others = [
+            &mut file.mqsc,
+            &mut authority.import,
+            &mut authority.key_file,
+            &mut authority.module,
+            &mut authority.pin_file,
+            &mut authority.passphrase_file,
+        ];
         for named in users.chain(others).flatten() {
             *named = folder.join(&*named);
         }

@@ -1,6 +1,6 @@
 //! What `bulla init` is going to make, checked as a whole before anything is written.
 
-use super::super::{CliError, EXIT_USAGE};
+use super::super::{CliError, EXIT_USAGE, token};
 use super::file::{AuthorityTable, ListenTable, Protection, QueueTable, SiteFile, UserTable};
 use super::record::Record;
 use crate::catalog::Definitions;
@@ -8,15 +8,14 @@ use crate::catalog::names::{NAME_RULE, is_name};
 use crate::mqsc::objects::AsText;
 use crate::mqsc::parse::TEXT_BYTES_MAX;
 use crate::serve::first_start::AUTHORITY_DAYS;
+use bulla_device::{KeyUri, PublicKey};
 use bulla_seal::certificate::authority::Authority;
 use bulla_seal::certificate::bundle::Bundle;
 use bulla_seal::certificate::create::AlternativeName;
-use bulla_seal::certificate::{
-    Certificate, Curve, KeyError, KeySource, KeySpec, Passphrase, read_key_source, read_private_key,
-};
+use bulla_seal::certificate::signing_key::SigningKey;
+use bulla_seal::certificate::{Certificate, Curve, KeySource, KeySpec, Passphrase, read_key_source};
 use bulla_seal::dn::Dn;
 use bulla_seal::ring::Rings;
-use openssl::pkey::{PKey, Private};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -32,6 +31,9 @@ const USER_DAYS: u32 = 365;
 const KEY_REUSE: u32 = 32;
 /// The largest file of an authority, of a key, a password or definitions.
 const INPUT_BYTES_MAX: u64 = TEXT_BYTES_MAX as u64;
+
+/// Most certificates in the file of an authority.
+const IMPORTED_CERTIFICATES_MAX: usize = 8;
 
 /// What can be told from the file alone.
 pub(super) struct Outline {
@@ -74,7 +76,7 @@ pub(super) enum Origin {
     /// It is made.
     Founded { dn: Dn, key: KeySpec, days: u32 },
     /// It comes with its path and its key.
-    Imported { certificates: Vec<Certificate>, key: PKey<Private> },
+    Imported { certificates: Vec<Certificate>, key: SigningKey },
 }
 
 /// A user.
@@ -191,10 +193,12 @@ impl AuthorityPlan {
                 if table.dn.is_some() || table.key.is_some() || table.days.is_some() {
                     return Err(usage("authority: dn, key and days are those of what is imported"));
                 }
-                imported(file, table.key_file.as_deref(), passphrase.as_ref(), now)?
+                imported(file, table, passphrase.as_ref(), now)?
             }
-            None if table.key_file.is_some() => {
-                return Err(usage("authority.key_file needs authority.import, the file of its certificate"));
+            None if table.key_file.is_some() || table.module.is_some() || table.pin_file.is_some() => {
+                let message =
+                    "authority.key_file, module and pin_file need authority.import, the file of its certificate";
+                return Err(usage(message));
             }
             None => {
                 let dn = match &table.dn {
@@ -213,40 +217,57 @@ impl AuthorityPlan {
     }
 }
 
-/// Reads an authority: its certificate, those above it, and its key.
+/// Reads an authority: its certificate, those above it, and its key, or where that is.
 fn imported(
     file: &Path,
-    key_file: Option<&Path>,
+    table: &AuthorityTable,
     passphrase: Option<&Passphrase>,
     now: SystemTime,
 ) -> Result<Origin, CliError> {
-    const ON_TOKEN: &str = "make one below it with its key here: `bulla cert create --request`, signed by the token's own \
-                            tools as an authority";
     let failed = |path: &Path, error: &dyn std::fmt::Display| CliError::failed(format!("{}: {error}", path.display()));
     let bytes = Zeroizing::new(input(file)?);
-    // PKCS#12 and DER are no text, so that a line of it can't be a URI.
-    if let Ok(KeySource::Elsewhere(uri)) = read_key_source(&bytes, passphrase) {
-        return Err(failed(file, &format_args!("the key of an authority must be in its file: {uri}")).hint(ON_TOKEN));
-    }
-    let bundle = Bundle::read(&bytes, passphrase);
-    let bundle = bundle.map_err(|error| failed(file, &error).hint("authority.passphrase_file names its passphrase"))?;
-    let key = match (key_file, bundle.key) {
+    let (certificates, source) = match read_key_source(&bytes, passphrase) {
+        // PKCS#12 and DER are no text, so that a line of it can't be a URI.
+        Ok(KeySource::Elsewhere(uri)) => {
+            let certificates = Certificate::all_from_pem(&bytes, IMPORTED_CERTIFICATES_MAX);
+            (certificates.map_err(|error| failed(file, &error))?, Some(KeySource::Elsewhere(uri)))
+        }
+        _ => {
+            let hint = "authority.passphrase_file names its passphrase";
+            let bundle = Bundle::read(&bytes, passphrase).map_err(|error| failed(file, &error).hint(hint))?;
+            (bundle.certificates, bundle.key.map(KeySource::Clear))
+        }
+    };
+    let source = match (&table.key_file, source) {
         (Some(path), _) => {
             let bytes = Zeroizing::new(input(path)?);
-            read_private_key(&bytes, passphrase).map_err(|error| match error {
-                KeyError::Elsewhere { .. } => {
-                    failed(path, &format_args!("the key of an authority must be in its file: {error}")).hint(ON_TOKEN)
-                }
-                error => failed(path, &error),
-            })?
+            read_key_source(&bytes, passphrase).map_err(|error| failed(path, &error))?
         }
-        (None, Some(key)) => key,
+        (None, Some(source)) => source,
         (None, None) => {
             return Err(failed(file, &"no private key").hint("authority.key_file names the file that holds it"));
         }
     };
-    Authority::check(&bundle.certificates, &key, now).map_err(|error| failed(file, &error))?;
-    Ok(Origin::Imported { certificates: bundle.certificates, key })
+    let key = match source {
+        KeySource::Clear(_) if table.module.is_some() || table.pin_file.is_some() => {
+            return Err(usage("authority.module and pin_file are for a key on a token, and this one is in a file"));
+        }
+        KeySource::Clear(key) => SigningKey::clear(key),
+        KeySource::Elsewhere(uri) => on_token(&certificates, uri, table)?,
+    };
+    Authority::check(&certificates, &key, now).map_err(|error| failed(file, &error))?;
+    Ok(Origin::Imported { certificates, key })
+}
+
+/// The first certificate is that of the key.
+fn on_token(certificates: &[Certificate], uri: KeyUri, table: &AuthorityTable) -> Result<SigningKey, CliError> {
+    let Some(module) = &table.module else {
+        return Err(CliError::failed(format!("the key of the authority is elsewhere: {uri}"))
+            .hint("authority.module and authority.pin_file name the token's PKCS#11 module and PIN"));
+    };
+    let own = certificates.first().ok_or_else(|| CliError::failed("the authority has no certificate"))?;
+    let public = PublicKey::new(own.public_key()).map_err(|error| CliError::failed(error.to_string()))?;
+    Ok(token::on_module(module, table.pin_file.as_deref(), &uri)?.key(public, uri))
 }
 
 impl UserPlan {
