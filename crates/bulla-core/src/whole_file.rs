@@ -9,7 +9,8 @@ use std::path::Path;
 /// One writer at a time.
 ///
 /// # Errors
-/// Whatever the file system says; `path` is then the old one.
+/// Whatever the file system says; `path` is then the old one, and what was written of the new one is gone: it may be
+/// part of a private key, and where the disk is full it takes room.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".new");
@@ -20,9 +21,12 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(aside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(aside, path)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(aside, path));
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(aside);
+        return written;
+    }
     // Renaming publishes the file, but only syncing the directory makes its new name survive.
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()
@@ -43,5 +47,15 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         replace(&path, b"again", 0o600).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"again");
+    }
+
+    #[test]
+    fn what_can_t_take_its_place_leaves_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users");
+        fs::create_dir_all(path.join("a folder")).unwrap();
+        assert!(replace(&path, b"whole", 0o600).is_err());
+        let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["users"]);
     }
 }

@@ -1,5 +1,6 @@
 //! Why a key could not be changed.
 
+use crate::audit::AuditError;
 use bulla_seal::certificate::authority::AuthorityError;
 use bulla_seal::certificate::create::CreateError;
 use bulla_seal::certificate::{CertificateError, KeyError};
@@ -137,6 +138,8 @@ pub enum RotationError {
         /// Why.
         why: String,
     },
+    /// The audit log can't be told of a step. It is told with the next look.
+    Audit(AuditError),
     /// It is the key that seals.
     InUse {
         /// The user.
@@ -205,6 +208,8 @@ impl RotationError {
             }
             RotationError::Passphrase { is_needed: false, .. } => "leave the passphrase out".to_owned(),
             RotationError::NotConfirmed { .. } => "the same command goes on from there".to_owned(),
+            RotationError::File { error, .. } if is_full(error.kind()) => FULL_HINT.to_owned(),
+            RotationError::Ring(RingError::Io { kind, .. }) if is_full(*kind) => FULL_HINT.to_owned(),
             RotationError::InUse { user, .. } => format!("`bulla key rotate {user}` makes another one first"),
             RotationError::NotShared { user, other } => format!(
                 "`bulla cert export LABEL --ring {user} --out FILE` and `bulla cert import FILE --ring {other}` share it"
@@ -219,6 +224,13 @@ impl RotationError {
             _ => return None,
         })
     }
+}
+
+/// Of a full disk.
+const FULL_HINT: &str = "the same command goes on from there once the disk has room";
+
+fn is_full(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl Display for RotationError {
@@ -256,6 +268,7 @@ impl Display for RotationError {
             }
             Self::Passphrase { user, is_needed: true } => write!(f, "the keys of {user} have a passphrase"),
             Self::Passphrase { user, is_needed: false } => write!(f, "the keys of {user} have no passphrase"),
+            Self::Audit(error) => error.fmt(f),
             Self::NotConfirmed { why } => write!(f, "the queue manager has not read the new key: {why}"),
             Self::InUse { user, serial } => write!(f, "{user} seals and opens with the key {serial}"),
             Self::NotShared { user, other } => {

@@ -29,6 +29,9 @@ pub struct Keeper {
     unneeded: HashMap<String, Instant>,
     /// What was said in the log and still holds: once is enough.
     said: HashSet<String>,
+    /// Steps that the audit log was told of, by the old key's fingerprint, while their record could not be written: told
+    /// again with each look they would take what room a full disk has left.
+    told: HashMap<String, Vec<Done>>,
 }
 
 impl Keeper {
@@ -54,6 +57,7 @@ impl Keeper {
         let keys = Keys::of_queue_manager(&manager.data, None, wall);
         if keys.rotations.all()?.is_empty() {
             self.unneeded.clear();
+            self.told.clear();
             return Ok(());
         }
         let _turn = match keys.rotations.turn(Duration::ZERO) {
@@ -77,6 +81,7 @@ impl Keeper {
             }
         }
         self.unneeded.retain(|fingerprint, _| there.contains(fingerprint));
+        self.told.retain(|fingerprint, _| there.contains(fingerprint));
         Ok(())
     }
 
@@ -111,7 +116,36 @@ impl Keeper {
         if matches!(rotation.step(), Step::Retired | Step::Stranded) {
             keys.take_out(rotation)?;
         }
-        tell(manager, keys, rotation)
+        self.tell(manager, keys, rotation)
+    }
+
+    /// Has the audit log told of the steps that it has not. A record that is over goes then. A crash between the two
+    /// tells of a step twice, and never of none.
+    fn tell(&mut self, manager: &Manager, keys: &Keys<'_>, rotation: &mut Rotation) -> Result<(), RotationError> {
+        let fingerprint = rotation.old.fingerprint.clone();
+        // Times and processes tell the steps of this change from those of one before.
+        let told = self.told.get(&fingerprint).filter(|told| rotation.steps.starts_with(told));
+        let told = told.map_or(0, Vec::len);
+        let new: Vec<Done> = rotation.steps.iter().skip(rotation.audited.max(told)).cloned().collect();
+        if !new.is_empty() {
+            let entries = new.iter().map(|done| entry(rotation, done)).collect();
+            manager.told.audit.record(entries).map_err(RotationError::Audit)?;
+            for done in &new {
+                log(rotation, done);
+            }
+        }
+        let is_written = rotation.audited == rotation.steps.len();
+        rotation.audited = rotation.steps.len();
+        let written = match rotation.step().is_end() {
+            true => keys.rotations.remove(rotation),
+            false if is_written => Ok(()),
+            false => keys.rotations.write(rotation),
+        };
+        match written {
+            Ok(()) => self.told.remove(&fingerprint),
+            Err(_) => self.told.insert(fingerprint, rotation.steps.clone()),
+        };
+        written
     }
 }
 
@@ -144,25 +178,6 @@ fn check_new_key(
             .map_err(|error| RotationError::NotBelieved { user: rotation.user.clone(), error })?;
     }
     Ok(())
-}
-
-/// Has the audit log told of the steps that it has not. A record that is over goes then. A crash between the two tells
-/// of a step twice, and never of none.
-fn tell(manager: &Manager, keys: &Keys<'_>, rotation: &mut Rotation) -> Result<(), RotationError> {
-    let new: Vec<Done> = rotation.steps.iter().skip(rotation.audited).cloned().collect();
-    if !new.is_empty() {
-        let entries = new.iter().map(|done| entry(rotation, done)).collect();
-        let why = |error: crate::audit::AuditError| RotationError::NotConfirmed { why: error.to_string() };
-        manager.told.audit.record(entries).map_err(why)?;
-        for done in &new {
-            log(rotation, done);
-        }
-        rotation.audited = rotation.steps.len();
-        if !rotation.step().is_end() {
-            keys.rotations.write(rotation)?;
-        }
-    }
-    if rotation.step().is_end() { keys.rotations.remove(rotation) } else { Ok(()) }
 }
 
 fn log(rotation: &Rotation, done: &Done) {

@@ -361,7 +361,11 @@ fn is_on_the_disk(island: &Island) -> bool {
             match entry.file_type().unwrap() {
                 kind if kind.is_dir() => folders.push(entry.path()),
                 kind if kind.is_file() => {
-                    let bytes = std::fs::read(entry.path()).unwrap();
+                    // A file that is being replaced has another name a moment later.
+                    let bytes = match std::fs::read(entry.path()) {
+                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                        bytes => bytes.unwrap(),
+                    };
                     if bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()) {
                         return true;
                     }
