@@ -248,6 +248,32 @@ def test_a_reader_at_the_same_time_gets_each_message_once_and_in_order(site):
     key(site, "retire", "billing", "--old")
 
 
+def test_one_command_takes_several_steps_and_the_next_one_goes_on_behind_it(site):
+    queue = site.queue(PRIVACY)
+    count, taken = 330, 250
+    with site.qm.connect("orders") as client:
+        sender = client.sender(queue)
+        for number in range(count):
+            client.put(queue, clear(b"%d" % number, id=f"id-{number}", priority=number % 2), sender=sender)
+    rotate(site)
+    rows, after = [], ""
+    while not rows or after:
+        behind = f" AFTER('{after}')" if after else ""
+        command = f"RESEAL QLOCAL({queue}) SELECT(ALL) COUNT({taken}){behind}"
+        (row,) = shown_rows(site.qm.run("mqsc", "--data", site.qm.data, "--json", "-c", command).stdout)
+        rows.append(row)
+        after = row["AFTER"]
+    sealed = [row["SEALED"] for row in rows]
+    # Slow machines end a command by its time, between two steps.
+    assert sum(sealed) == count and max(sealed) <= taken, rows
+    assert all(row["FAILED"] == row["BUSY"] == row["GONE"] == 0 for row in rows), rows
+    key(site, "retire", "billing", "--old")
+    expected = [number for priority in (1, 0) for number in range(count) if number % 2 == priority]
+    got = site.billing.get_all(queue, credit=1000)
+    assert [(bytes(message.body), message.id) for message in got] == [(b"%d" % n, f"id-{n}") for n in expected]
+    assert site.qm.depth(ERROR_QUEUE) == 0
+
+
 def test_killed_in_its_midst_it_goes_on_and_nothing_is_lost_or_doubled(site):
     queue = site.queue(PRIVACY)
     count = 300

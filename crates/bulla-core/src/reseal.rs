@@ -1,9 +1,11 @@
 //! Messages that are sealed anew: opened with a key that is here, sealed under the policy in force, and put back at
 //! their own places.
 //!
-//! One [`Reseal`] is for one command, which takes a hundred messages at most. The queues' lock is held to choose the
-//! messages and to put them back, never while they are opened or sealed. A message that somebody has got, or is
-//! getting, in between is left alone; one that does not open stays as it is.
+//! One [`Reseal`] is for one command, which takes two thousand messages at most, in steps of a hundred. The queues' lock
+//! is held to choose a step's messages and to put them back, never while they are opened or sealed. While a step is
+//! sealed a thread beside opens the next one, and the journal writes the one before. The command is answered when all
+//! are on disk: rings are read, recipients proven and disks synced once for all steps. A message that somebody has got,
+//! or is getting, in between is left alone; one that does not open stays as it is.
 
 mod devices;
 
@@ -24,18 +26,22 @@ use bulla_queue::{Chunks, Found, KeyNames, Keys, Message, Place, PutError, Queue
 use bulla_seal::policy::{KeyReuse, Quality};
 use bulla_seal::ring::Ring;
 use bulla_seal::{
-    Bound, Content, KeyName, Moments, OnBehalfOf, OpenError, Opened, Policy, SealError, Sealed, Sealer, Step, Tally,
-    Verified,
+    Bound, Content, Dn, KeyName, Moments, OnBehalfOf, OpenError, Opened, Policy, SealError, Sealed, Sealer, Step,
+    Tally, Verified,
 };
 use devices::carry_out;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Messages that one command looks at: part of a microsecond each, under the queues' lock.
 const LOOKED_AT_MAX: u64 = 10_000;
 /// Bytes of messages that one command takes; a longer message goes alone.
 const BYTES_MAX: usize = 16 << 20;
+/// Messages of a step. Two steps are with the devices at the same time, and no more is in memory in clear.
+const STEP_MESSAGES: usize = 100;
+/// After this no further step of a command begins: slow devices would keep other commands waiting.
+const STEPS_TIME_MAX: Duration = Duration::from_millis(250);
 /// Keys that an answer names.
 const KEYS_NAMED_MAX: usize = 16;
 
@@ -51,8 +57,18 @@ pub struct Reseal {
     bound_by: [Vec<String>; 2],
     /// What they are bound to anew.
     destination: String,
+    /// Behind which place the next step begins.
+    after: Option<Place>,
+    /// The next step's messages.
     chosen: Vec<Chosen>,
+    /// Messages and bytes of all steps.
+    taken: usize,
     bytes: usize,
+    began: Instant,
+    /// Whether no further step begins.
+    is_over: bool,
+    /// Whether a message was opened as its readers would.
+    is_tried: bool,
     done: Resealed,
     old_keys: BTreeSet<String>,
 }
@@ -75,6 +91,28 @@ struct Chosen {
     ring: Arc<Ring>,
     names: Option<KeyNames>,
     _held: Held,
+}
+
+/// A step's messages that are to be opened, by any thread.
+pub struct Opening {
+    manager: Arc<Manager>,
+    policy: Arc<Policy>,
+    bound_by: Vec<String>,
+    destination: String,
+    /// Who signs them anew.
+    own: Option<Dn>,
+    chosen: Vec<Chosen>,
+    from: Option<Place>,
+    now: SystemTime,
+}
+
+/// A step's messages that were opened.
+pub struct OpenStep {
+    open: Vec<Open>,
+    /// Why others were not.
+    failed: Vec<&'static str>,
+    /// Behind which place the step began: there the next command goes on should it fail.
+    from: Option<Place>,
 }
 
 /// A message that was opened, and what it is to be sealed with.
@@ -101,7 +139,7 @@ impl Reseal {
     /// Reads what is defined.
     ///
     /// # Errors
-    /// Queue or policy went away, or the policy does not allow it.
+    /// Queue or policy went away, the policy does not allow it, or the place to go on from is none.
     pub fn new(manager: &Arc<Manager>, state: &State, question: &ResealQuestion) -> Result<Self, AdminError> {
         let unknown = |name: &String| AdminError::Unknown { name: name.clone() };
         let queue = state.store.queue(&question.queue).ok_or_else(|| unknown(&question.queue))?;
@@ -116,15 +154,21 @@ impl Reseal {
         }
         let opens_by = question.former.as_ref().map(policy).transpose()?.unwrap_or_else(|| in_force.clone());
         let bound_by = [&opens_by, &in_force].map(|policy| state.destinations_on(&question.queue, policy));
+        let after = question.after.as_deref().map(read_place).transpose()?;
         Ok(Self {
             manager: manager.clone(),
             queue,
+            after,
             destination: state.destination(&question.queue),
             policy: in_force,
             opens_by,
             bound_by,
             chosen: Vec::new(),
+            taken: 0,
             bytes: 0,
+            began: Instant::now(),
+            is_over: false,
+            is_tried: false,
             done: Resealed::default(),
             old_keys: BTreeSet::new(),
             question: question.clone(),
@@ -163,21 +207,18 @@ impl Reseal {
         Ok(ResealKeys { known: KnownKeys::read(manager, instant), reader: reader.transpose()?, ring, sealer })
     }
 
-    /// Chooses messages, and says which bodies are to be read.
-    ///
-    /// # Errors
-    /// The place to go on from is none.
-    pub fn choose(&mut self, state: &State, keys: &ResealKeys, now: SystemTime) -> Result<Vec<Found>, AdminError> {
-        let after = self.question.after.as_deref().map(read_place).transpose()?;
+    /// Chooses the messages of the next step, and says which bodies are to be read.
+    pub fn choose(&mut self, state: &State, keys: &ResealKeys, now: SystemTime) -> Vec<Found> {
         let (mut chosen, now_ms) = (Vec::new(), wall_ms(now));
-        let mut lying = state.store.lying(self.queue, after);
-        loop {
-            if chosen.len() == self.question.count || self.done.looked == LOOKED_AT_MAX {
-                return Ok(chosen);
-            }
-            let Some((found, is_free)) = lying.next() else { break };
+        let count = STEP_MESSAGES.min(self.question.count.saturating_sub(self.taken));
+        let mut lying = state.store.lying(self.queue, self.after);
+        while chosen.len() < count && self.done.looked < LOOKED_AT_MAX {
+            let Some((found, is_free)) = lying.next() else {
+                (self.after, self.is_over) = (None, true);
+                return chosen;
+            };
             self.done.looked += 1;
-            self.done.after = Some(place_text(found.place));
+            self.after = Some(found.place);
             if found.expires_at_ms.is_some_and(|at| at <= now_ms)
                 || !state.store.needed_keys(found.id).is_some_and(|needed| self.is_wanted(&needed, keys))
             {
@@ -185,8 +226,31 @@ impl Reseal {
             }
             if is_free { chosen.push(found) } else { self.done.busy += 1 }
         }
-        self.done.after = None;
-        Ok(chosen)
+        self.taken += chosen.len();
+        self.is_over = self.taken == self.question.count || self.done.looked == LOOKED_AT_MAX;
+        chosen
+    }
+
+    /// Whether another step is to begin.
+    pub fn goes_on(&self) -> bool {
+        !self.is_over && self.began.elapsed() < STEPS_TIME_MAX
+    }
+
+    /// Behind which place the next step begins.
+    pub fn place(&self) -> Option<Place> {
+        self.after
+    }
+
+    /// A step has failed. Where others are done the command ends with what they did, and the next one meets the failure.
+    ///
+    /// # Errors
+    /// The failure, where nothing is done.
+    pub fn fails(&mut self, error: AdminError, from: Option<Place>) -> Result<(), AdminError> {
+        if self.done.sealed == 0 {
+            return Err(error);
+        }
+        (self.after, self.is_over) = (from, true);
+        Ok(())
     }
 
     /// Whether a message that these keys open is one to be sealed anew.
@@ -204,12 +268,12 @@ impl Reseal {
         }
     }
 
-    /// Takes a chosen message. False where no more are taken by this command: the next one begins with it.
+    /// Takes a chosen message. False where no more are taken by this command: the next command begins with it.
     pub fn take(&mut self, found: Found, body: &Chunks, keys: &ResealKeys) -> bool {
-        let is_first = self.chosen.is_empty();
+        let is_first = self.bytes == 0;
         let held = self.manager.workers.adapters.hold(body.len().saturating_mul(4));
         let (Ok(held), true) = (held, is_first || self.bytes + body.len() <= BYTES_MAX) else {
-            self.done.after = Some(place_text(found.place.before()));
+            (self.after, self.is_over) = (Some(found.place.before()), true);
             return false;
         };
         match self.read(found, body, keys, held) {
@@ -269,16 +333,37 @@ impl Reseal {
         }
     }
 
-    /// Opens the messages and seals them anew, without the queues' lock.
+    /// The messages that were taken since the last step, which had begun behind the place `from`.
+    pub fn step(&mut self, keys: &ResealKeys, from: Option<Place>, now: SystemTime) -> Opening {
+        Opening {
+            manager: self.manager.clone(),
+            policy: self.opens_by.clone(),
+            bound_by: self.bound_by[0].clone(),
+            destination: self.destination.clone(),
+            own: keys.sealer.signer().map(|signer| signer.dn().clone()),
+            chosen: std::mem::take(&mut self.chosen),
+            from,
+            now,
+        }
+    }
+
+    /// Seals a step's messages anew, without the queues' lock.
     ///
     /// # Errors
     /// What is sealed anew would not open for a reader whose ring is here: nothing is put back.
-    pub fn seal_anew(&mut self, keys: &mut ResealKeys, now: SystemTime) -> Result<Vec<Anew>, AdminError> {
-        let open = self.open(keys, now);
+    pub fn seal_anew(
+        &mut self,
+        keys: &mut ResealKeys,
+        step: OpenStep,
+        now: SystemTime,
+    ) -> Result<Vec<Anew>, AdminError> {
+        let OpenStep { open, failed, .. } = step;
+        failed.into_iter().for_each(|cause| self.fail(cause));
         let reader = open.first().map(|first| (first.user.clone(), first.ring.clone()));
         let anew = self.seal(keys, open, now);
-        if let (Some(first), Some(reader)) = (anew.first(), reader) {
+        if let (Some(first), Some(reader), false) = (anew.first(), reader, self.is_tried) {
             self.try_readers(keys, first, reader, now)?;
+            self.is_tried = true;
         }
         Ok(anew)
     }
@@ -366,56 +451,9 @@ impl Reseal {
             old_keys: few(self.old_keys),
             new_keys: few(keys.sealer.recipients().iter().map(|name| key_text(name)).collect()),
             signer: keys.sealer.signer().map(|signer| signer.dn().to_string()),
+            after: self.after.map(place_text),
             ..self.done
         }
-    }
-
-    fn open(&mut self, keys: &ResealKeys, now: SystemTime) -> Vec<Open> {
-        let _protection = role::enter(Role::Opening);
-        let chosen = std::mem::take(&mut self.chosen);
-        let mut tallies = Vec::with_capacity(chosen.len());
-        let scheduler = self.manager.workers.devices.scheduler();
-        let opened: Vec<Result<Verified<Opened>, OpenError>> =
-            carry_out(scheduler, chosen.len(), chosen.len(), |place| {
-                let tally = Tally::new();
-                tallies.push(tally.clone());
-                let Chosen { found, arrival, ring, .. } = &chosen[place];
-                let malformed = |_| OpenError::Malformed { what: "a sealed message has one data section" };
-                let der = arrival.sealed_body().map_err(malformed)?;
-                let expect = arrival.expect(self.bound_by[0].clone());
-                let moments = Moments { put_at: from_wall_ms(found.put_at_ms), now };
-                self.manager.sealing.opener.open_counting(&self.opens_by, ring, der, expect, moments, tally)
-            });
-        let mut open = Vec::with_capacity(chosen.len());
-        for ((message, opened), tally) in chosen.into_iter().zip(opened).zip(tallies) {
-            let cost = Cost::from(tally.effort());
-            if cost.effort.unwraps > 0 {
-                self.manager.told.audit.key(&message.user, None, Purpose::Open).add(1, cost.effort.unwraps);
-            }
-            let deed = if opened.is_ok() { Deed::Opened } else { Deed::FailedToOpen };
-            self.manager.counts.accounts.note(&self.opens_by.name, deed, &cost);
-            match opened.map_err(|error| error.cause()).and_then(|opened| self.unfold(message, opened, keys, now)) {
-                Ok(message) => open.push(message),
-                Err(cause) => self.fail(cause),
-            }
-        }
-        open
-    }
-
-    /// What is sealed anew of an opened message, and what is said of it.
-    fn unfold(
-        &self,
-        message: Chosen,
-        opened: Verified<Opened>,
-        keys: &ResealKeys,
-        now: SystemTime,
-    ) -> Result<Open, &'static str> {
-        let Chosen { found, arrival, user, ring, names, _held } = message;
-        let Opened { content, seal } = opened.into_inner();
-        let own = keys.sealer.signer().map(|signer| signer.dn());
-        let on_behalf_of = OnBehalfOf::after(&seal, own, now).ok_or("too-many-signers")?;
-        let (envelope, bound) = arrival.into_former(self.destination.clone()).ok_or("no-message-id")?;
-        Ok(Open { found, user, ring, names, envelope, bound, content, on_behalf_of, _held })
     }
 
     fn seal(&mut self, keys: &mut ResealKeys, open: Vec<Open>, now: SystemTime) -> Vec<Anew> {
@@ -457,6 +495,63 @@ impl Reseal {
         self.manager.counts.accounts.fail(&self.opens_by.name, cause);
         *self.done.failed.entry(cause.to_owned()).or_default() += 1;
     }
+}
+
+impl Opening {
+    /// Opens the messages.
+    pub fn open(self) -> OpenStep {
+        let _protection = role::enter(Role::Opening);
+        let Opening { manager, policy, bound_by, destination, own, chosen, from, now } = self;
+        let mut tallies = Vec::with_capacity(chosen.len());
+        let opened: Vec<Result<Verified<Opened>, OpenError>> =
+            carry_out(manager.workers.devices.scheduler(), chosen.len(), chosen.len(), |place| {
+                let tally = Tally::new();
+                tallies.push(tally.clone());
+                let Chosen { found, arrival, ring, .. } = &chosen[place];
+                let malformed = |_| OpenError::Malformed { what: "a sealed message has one data section" };
+                let der = arrival.sealed_body().map_err(malformed)?;
+                let expect = arrival.expect(bound_by.clone());
+                let moments = Moments { put_at: from_wall_ms(found.put_at_ms), now };
+                manager.sealing.opener.open_counting(&policy, ring, der, expect, moments, tally)
+            });
+        let mut step = OpenStep { open: Vec::with_capacity(chosen.len()), failed: Vec::new(), from };
+        for ((message, opened), tally) in chosen.into_iter().zip(opened).zip(tallies) {
+            let cost = Cost::from(tally.effort());
+            if cost.effort.unwraps > 0 {
+                manager.told.audit.key(&message.user, None, Purpose::Open).add(1, cost.effort.unwraps);
+            }
+            let deed = if opened.is_ok() { Deed::Opened } else { Deed::FailedToOpen };
+            manager.counts.accounts.note(&policy.name, deed, &cost);
+            let unfolded = opened.map_err(|error| error.cause());
+            match unfolded.and_then(|opened| unfold(message, opened, own.as_ref(), &destination, now)) {
+                Ok(message) => step.open.push(message),
+                Err(cause) => step.failed.push(cause),
+            }
+        }
+        step
+    }
+}
+
+impl OpenStep {
+    /// Behind which place the step began.
+    pub fn from(&self) -> Option<Place> {
+        self.from
+    }
+}
+
+/// What is sealed anew of an opened message, and what is said of it.
+fn unfold(
+    message: Chosen,
+    opened: Verified<Opened>,
+    own: Option<&Dn>,
+    destination: &str,
+    now: SystemTime,
+) -> Result<Open, &'static str> {
+    let Chosen { found, arrival, user, ring, names, _held } = message;
+    let Opened { content, seal } = opened.into_inner();
+    let on_behalf_of = OnBehalfOf::after(&seal, own, now).ok_or("too-many-signers")?;
+    let (envelope, bound) = arrival.into_former(destination.to_owned()).ok_or("no-message-id")?;
+    Ok(Open { found, user, ring, names, envelope, bound, content, on_behalf_of, _held })
 }
 
 /// A key as messages name it, in words.

@@ -10,7 +10,9 @@ use bulla_catalog::system_queues::ERROR_QUEUE;
 use std::collections::BTreeMap;
 
 /// Messages that one command seals anew, at most: a part of a second, after which others have their turn.
-pub const RESEAL_MESSAGES_MAX: u64 = 100;
+pub const RESEAL_MESSAGES_MAX: u64 = 2_000;
+/// The same where a command does not say.
+const RESEAL_MESSAGES: u64 = 100;
 /// Longest name of a user, and longest identifier of a key, in characters.
 pub(super) const TEXT_CHARS_MAX: usize = 255;
 
@@ -101,7 +103,7 @@ pub(super) fn reseal(statement: &Statement, target: &mut dyn Administered) -> Re
     }
     let count = match statement.value(Key::Count) {
         Some(Value::Number(count)) => *count,
-        _ => RESEAL_MESSAGES_MAX,
+        _ => RESEAL_MESSAGES,
     };
     let question = ResealQuestion {
         queue: queue.clone(),

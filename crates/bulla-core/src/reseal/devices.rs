@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const ASKER: u64 = u64::MAX - 1;
 /// What the processor computes before it is looked whether other devices have answered.
 const SLICE: Duration = Duration::from_millis(1);
+/// Tasks that are begun before their jobs are placed: devices compute while the others are begun.
+const BEGUN_AT_ONCE: usize = 16;
 
 /// Takes `count` tasks to their ends, `window` of them at the same time, and waits for that. Tasks that ask a private
 /// key the same share one answer.
@@ -33,12 +35,14 @@ pub(super) fn carry_out<T, E>(
     };
     let (mut inline, mut next) = (Inline::new(), 0);
     while next < count || work.under_way > 0 {
-        while next < count && work.under_way < window {
+        let begin_until = count.min(next + BEGUN_AT_ONCE);
+        while next < begin_until && work.under_way < window {
             work.under_way += 1;
             let stage = start(next);
             work.advance(next, stage);
             next += 1;
         }
+        let others_begin = next < count && work.under_way < window;
         let mut jobs = std::mem::take(&mut work.jobs);
         for job in &mut jobs {
             (job.asker, job.deadline) = (asker.clone(), Some(until));
@@ -46,7 +50,7 @@ pub(super) fn carry_out<T, E>(
         scheduler.place(&mut jobs, &sink, &mut inline);
         let mut came = inline.run_for(scheduler, SLICE);
         came.extend(answered.try_iter());
-        if came.is_empty() && work.under_way > 0 {
+        if came.is_empty() && work.under_way > 0 && !others_begin {
             match answered.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(answer) => came.push(answer),
                 Err(_) => work.give_up(),
@@ -171,5 +175,9 @@ mod tests {
             let secrets: Vec<_> = results.into_iter().flatten().map(|(_, secret)| secret).collect();
             assert!(secrets.iter().all(|secret| *secret == secrets[0]));
         }
+        // More than are begun at once.
+        let results = carry_out(&scheduler, 3 * BEGUN_AT_ONCE + 1, usize::MAX, derive);
+        let places = results.iter().map(|result| result.as_ref().ok().map(|(place, _)| *place));
+        assert!(places.enumerate().all(|(at, place)| place == (at != 3).then_some(at)));
     }
 }

@@ -17,7 +17,7 @@ const CHECKERS_MAX: usize = 4;
 
 /// By how much adapters are nicer than dispatchers (nice(2)): they compute for milliseconds at a time for one user, and
 /// where processors are short all users need the dispatchers first. Where none are short it makes no difference.
-const ADAPTER_NICENESS: i32 = 5;
+pub(super) const ADAPTER_NICENESS: i32 = 5;
 
 /// The threads that work for clients and channels, and the TLS that they speak.
 pub struct Threads {
