@@ -38,6 +38,7 @@ CLIENTS = tests/clients
 RETRY = $(abspath tests/retry.sh)
 RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 GO_AMQP = .cache/go-amqp-driver
+PEBBLE = .cache/pebble
 NATS = .cache/nats/nats-server
 NATS_VERSION = 2.15.3
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
@@ -142,7 +143,7 @@ prerequisites:
 test-prerequisites: prerequisites
 	@tests/prerequisites.sh test
 
-clients: $(VENV) $(RHEA) $(GO_AMQP) $(JMS) $(BOUNCYCASTLE) $(NATS)
+clients: $(VENV) $(RHEA) $(GO_AMQP) $(PEBBLE) $(JMS) $(BOUNCYCASTLE) $(NATS)
 
 nats-server: $(NATS)
 
@@ -162,6 +163,10 @@ $(RHEA): $(CLIENTS)/rhea/package-lock.json | test-prerequisites
 
 $(GO_AMQP): $(CLIENTS)/go-amqp/main.go $(CLIENTS)/go-amqp/go.mod $(CLIENTS)/go-amqp/go.sum | test-prerequisites
 	cd $(CLIENTS)/go-amqp && $(RETRY) go build -o $(abspath $@) .
+
+# The ACME server that tests ask: what uses it is skipped where it can't be built.
+$(PEBBLE): $(CLIENTS)/pebble/go.mod $(CLIENTS)/pebble/go.sum | test-prerequisites
+	-cd $(CLIENTS)/pebble && $(RETRY) go build -o $(abspath $@) github.com/letsencrypt/pebble/v2/cmd/pebble
 
 $(JMS): $(CLIENTS)/jms/pom.xml $(wildcard $(CLIENTS)/jms/src/main/java/*.java) | test-prerequisites
 	cd $(CLIENTS)/jms && $(RETRY) mvn --quiet --batch-mode package

@@ -3,15 +3,17 @@
 
 #![no_main]
 
-use bulla_device::transit::http::{AnswerReader, BODY_BYTES_MAX};
+use bulla_device::http::{AnswerReader, Takes};
 use bulla_device::transit::protocol::{WHY_BYTES_MAX, fit_to_show, key_facts, refusal, results};
-use bulla_device::transit::{Address, TransitUri};
+use bulla_device::transit::{ANSWER_BYTES_MAX, Address, TransitUri};
 use libfuzzer_sys::fuzz_target;
 
+const TAKES: Takes = Takes { body_bytes_max: ANSWER_BYTES_MAX, to_the_end: false };
+
 fuzz_target!(|data: &[u8]| {
-    let mut whole = AnswerReader::new();
+    let mut whole = AnswerReader::new(TAKES);
     let at_once = whole.receive(data).map(|done| done.then(|| whole.finish()).flatten());
-    let mut pieces = AnswerReader::new();
+    let mut pieces = AnswerReader::new(TAKES);
     let mut done = Ok(false);
     for piece in data.chunks(7) {
         done = pieces.receive(piece);
@@ -23,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
     if let (Ok(Some(one)), Ok(true)) = (&at_once, &done) {
         let other = pieces.finish().expect("a whole answer");
         assert_eq!((one.status, &one.body), (other.status, &other.body));
-        assert!(one.body.len() <= BODY_BYTES_MAX);
+        assert!(one.body.len() <= ANSWER_BYTES_MAX);
     }
     let answer = at_once.ok().flatten();
     let body = answer.as_ref().map_or(data, |answer| &answer.body);

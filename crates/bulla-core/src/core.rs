@@ -372,6 +372,7 @@ impl<T: Transport> Core<T> {
             put::expire_keys(&mut self.local, state);
             triggering::tick(state, self.local.now, self.local.wall_ms);
             self.local.tell_of_dropped();
+            state.raise_refused_tokens(self.local.manager.workers.devices.refused_tokens(), self.local.wall_ms);
             state.tell_of_lost_events();
             authority::tell_of_more(&self.local.manager, self.local.now);
             let _role = role::enter(Role::ChannelInitiator);

@@ -3,6 +3,7 @@
 
 use crate::catalog::status::{DeviceState, DeviceStatus, Snapshot};
 use crate::catalog::{Definitions, DeviceDefinition, ModelSetup, Setup, TokenSetup, TransitSetup};
+use crate::refused_tokens::RefusedTokens;
 use bulla_device::coprocessor::{Coprocessor, CoprocessorSettings, HelperCommand};
 use bulla_device::scheduler::{Open, Report, SetupError};
 use bulla_device::transit::{Notice, Transit};
@@ -18,13 +19,20 @@ pub struct Devices {
     lanes: PathBuf,
     /// Where PKCS#11 modules may lie: directories, or modules by name.
     modules: Arc<[PathBuf]>,
+    /// Tokens that servers refuse.
+    refused_tokens: Arc<RefusedTokens>,
 }
 
 impl Devices {
     /// `modules` are allowed besides those in the system's library directories.
     pub fn new(scheduler: Arc<Scheduler>, lanes: PathBuf, modules: &[PathBuf]) -> Self {
         let modules = system_libraries().into_iter().chain(modules.iter().cloned()).collect();
-        Self { scheduler, lanes, modules }
+        Self { scheduler, lanes, modules, refused_tokens: Arc::default() }
+    }
+
+    /// Tokens that servers with keys refuse.
+    pub fn refused_tokens(&self) -> &RefusedTokens {
+        &self.refused_tokens
     }
 
     /// What hands jobs to the devices.
@@ -43,7 +51,7 @@ impl Devices {
 
     /// Makes a definition known. What the device may do holds at once, all else from its next start on.
     pub fn define(&self, name: &str, device: &DeviceDefinition) -> Result<(), SetupError> {
-        if let Some(open) = opener(name, device, &self.lanes, &self.modules) {
+        if let Some(open) = self.opener(name, device) {
             let waiting_max = device.pending().map_or(1, |pending| pending as usize);
             match self.scheduler.redefine(name, device.kind(), waiting_max, open.clone()) {
                 Err(SetupError::Unknown(_)) => self.scheduler.define(name, device.kind(), waiting_max, open),
@@ -83,23 +91,26 @@ impl Devices {
             None => Err(self.scheduler.oldest_report()),
         }
     }
-}
 
-/// How a device is opened; nothing for the processor, which is there.
-fn opener(name: &str, device: &DeviceDefinition, lanes: &Path, modules: &Arc<[PathBuf]>) -> Option<Open> {
-    let name = name.to_owned();
-    match device.setup.clone() {
-        Setup::Cpu | Setup::Software => None,
-        Setup::Accelerator => {
-            let lanes = lanes.to_owned();
-            Some(Arc::new(move || accelerator(&name, &lanes)))
+    /// How a device is opened; nothing for the processor, which is there.
+    fn opener(&self, name: &str, device: &DeviceDefinition) -> Option<Open> {
+        let name = name.to_owned();
+        match device.setup.clone() {
+            Setup::Cpu | Setup::Software => None,
+            Setup::Accelerator => {
+                let lanes = self.lanes.clone();
+                Some(Arc::new(move || accelerator(&name, &lanes)))
+            }
+            Setup::Coprocessor(token) => {
+                let modules = self.modules.clone();
+                Some(Arc::new(move || coprocessor(&name, &token, &modules)))
+            }
+            Setup::Transit(setup) => {
+                let tokens = self.refused_tokens.clone();
+                Some(Arc::new(move || transit(&name, &setup, &tokens)))
+            }
+            Setup::Modelled(model) => Some(Arc::new(move || modelled(&name, &model))),
         }
-        Setup::Coprocessor(token) => {
-            let modules = modules.clone();
-            Some(Arc::new(move || coprocessor(&name, &token, &modules)))
-        }
-        Setup::Transit(setup) => Some(Arc::new(move || transit(&name, &setup))),
-        Setup::Modelled(model) => Some(Arc::new(move || modelled(&name, &model))),
     }
 }
 
@@ -128,11 +139,12 @@ fn coprocessor(name: &str, token: &TokenSetup, modules: &[PathBuf]) -> Result<Ar
     Ok(Arc::new(Coprocessor::new(settings, HelperCommand::this_program())))
 }
 
-fn transit(name: &str, setup: &TransitSetup) -> Result<Arc<dyn Driver>, DeviceError> {
+fn transit(name: &str, setup: &TransitSetup, tokens: &Arc<RefusedTokens>) -> Result<Arc<dyn Driver>, DeviceError> {
     let no_address = || DeviceError::Offline { device: name.to_owned(), why: "it has no ADDRESS".to_owned() };
     let settings = setup.settings(name).ok_or_else(no_address)?;
-    let device = name.to_owned();
-    let notice: Notice = Arc::new(move |what| crate::warning!("device {device}: {what}"));
+    tokens.forget(name);
+    let (device, tokens) = (name.to_owned(), tokens.clone());
+    let notice: Notice = Arc::new(move |news| tokens.hear(&device, news));
     Ok(Arc::new(Transit::new(settings, notice)))
 }
 

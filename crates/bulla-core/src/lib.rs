@@ -37,6 +37,7 @@ pub mod outgoing;
 pub mod random;
 pub mod readiness;
 pub mod refusals;
+pub mod refused_tokens;
 pub mod report_options;
 pub mod reports;
 pub mod reseal;

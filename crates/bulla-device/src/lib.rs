@@ -19,6 +19,7 @@ mod device;
 mod digest;
 mod histogram;
 mod history;
+pub mod http;
 mod key;
 pub mod key_memory;
 mod key_uri;

@@ -8,8 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use bulla_device::scheduler::{Answer, Sink, State};
-use bulla_device::transit::http::BODY_BYTES_MAX;
-use bulla_device::transit::{LANES, TransitSettings};
+use bulla_device::transit::{ANSWER_BYTES_MAX, LANES, TokenNews, TransitSettings};
 use bulla_device::{
     CpuDevice, Curve, Device, DeviceError, Digest, Driver, Finished, Inline, Job, KeyKind, Kind, Output, PrivateKey,
     RsaPadding, RsaScheme, Scheduler, Work,
@@ -277,12 +276,17 @@ fn a_refused_token_is_read_again_and_used_once_it_is_another() {
     server.state().tokens = vec!["hvs.another".to_owned()];
     server.write_token("hvs.another\n");
     assert!(one(&mut *engine, &key, usual()).is_ok(), "the job does not notice");
-    assert!(said.lock().unwrap()[0].contains("has another one, which is used from now on"), "{said:?}");
+    let line = |at: usize| said.lock().unwrap()[at].line().unwrap_or_default().to_owned();
+    assert!(line(0).contains("has another one, which is used from now on"), "{said:?}");
 
     server.state().tokens.clear();
     let why = offline(one(&mut *engine, &key, usual()));
     assert_eq!(why, "the server refused the token (403): 2 errors occurred: * permission denied * invalid token");
-    assert!(said.lock().unwrap()[1].contains("write a good one into"), "{said:?}");
+    assert!(line(1).contains("write a good one into"), "{said:?}");
+    assert!(matches!(said.lock().unwrap()[1], TokenNews::Refused(_)));
+    // Jobs that wait for it are refused, too, and say nothing more.
+    offline(one(&mut *engine, &key, usual()));
+    assert_eq!(said.lock().unwrap().len(), 2, "once, and not for each message");
     // The same one is not shown to the server again for a while.
     let asked = server.state().asked.iter().filter(|asked| asked.token.is_some()).count();
     let why = offline(transit.start_engine().map(drop));
@@ -293,7 +297,7 @@ fn a_refused_token_is_read_again_and_used_once_it_is_another() {
     server.write_token(TOKEN);
     let mut engine = transit.start_engine().unwrap();
     assert!(one(&mut *engine, &key, usual()).is_ok());
-    assert_eq!(said.lock().unwrap().len(), 2);
+    assert_eq!(said.lock().unwrap()[2..], [TokenNews::Taken], "it is over, which is no line");
     assert!(!format!("{said:?}{transit:?}").contains("hvs."), "no token is ever shown");
 }
 
@@ -321,13 +325,13 @@ fn bad_answers_are_the_servers_and_bounded() {
     let (transit, _) = server.transit();
     let key = server.add("k", rsa_key(2048));
     let answer = |status, body: &str| Deed::Answer(status, body.to_owned());
-    let huge = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", BODY_BYTES_MAX + 1);
+    let huge = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", ANSWER_BYTES_MAX + 1);
     let elsewhere = "HTTP/1.1 307 Temporary Redirect\r\nlocation: https://other.example/\r\ncontent-length: 0\r\n\r\n";
     for (deed, said) in [
         (answer(200, "<html>"), "can't be read: it is not the JSON of a transit engine"),
         (answer(200, "{}"), "can't be read: it has no results"),
         (answer(200, r#"{"data":{"batch_results":[]}}"#), "another number of results"),
-        (Deed::Raw(huge.into_bytes()), "can't be read: the answer is longer than is taken"),
+        (Deed::Raw(huge.into_bytes()), "can't be read: it has more than 1048576 bytes"),
         (Deed::Raw(b"SSH-2.0-OpenSSH\r\n".to_vec()), "can't be read: it is no answer of HTTP/1.1"),
         (Deed::Raw(elsewhere.as_bytes().to_vec()), "a redirect (307), which is not followed"),
         (

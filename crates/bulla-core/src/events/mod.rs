@@ -121,6 +121,13 @@ pub enum Event {
         /// How many no ring here has a key for, how many one that can't be read, and the age of the oldest.
         stranded: Stranded,
     },
+    /// A server with keys refuses the token of a device.
+    TokenRefused {
+        /// The device.
+        device: String,
+        /// The server's words, and what to do.
+        why: String,
+    },
     /// A private key that messages need is in no key ring here any more.
     KeyMissing {
         /// The key, whose it was, and what needs it.
@@ -157,6 +164,7 @@ impl Event {
             Event::CertificateExpires { .. } => "CERTIFICATE.EXPIRES",
             Event::EnrolmentFailed { .. } => "ENROLMENT.FAILED",
             Event::MessagesStranded { .. } => "MESSAGES.STRANDED",
+            Event::TokenRefused { .. } => "DEVICE.TOKEN.REFUSED",
             Event::KeyMissing { .. } => "KEY.MISSING",
         }
     }
@@ -175,6 +183,7 @@ impl Event {
             | Event::CertificateExpires { .. }
             | Event::EnrolmentFailed { .. }
             | Event::MessagesStranded { .. }
+            | Event::TokenRefused { .. }
             | Event::KeyMissing { .. } => 0,
         }
     }
@@ -187,6 +196,7 @@ impl Event {
             | Event::CertificateExpires { .. }
             | Event::EnrolmentFailed { .. }
             | Event::MessagesStranded { .. }
+            | Event::TokenRefused { .. }
             | Event::KeyMissing { .. } => MANAGER_QUEUE,
             Event::Depth { .. } => PERFORMANCE_QUEUE,
             Event::ChannelStarted { .. } | Event::ChannelStopped { .. } | Event::TlsRefused { .. } => CHANNEL_QUEUE,
@@ -204,6 +214,7 @@ impl Event {
             Event::CertificateExpires { .. }
             | Event::EnrolmentFailed { .. }
             | Event::MessagesStranded { .. }
+            | Event::TokenRefused { .. }
             | Event::KeyMissing { .. } => true,
         }
     }
@@ -243,7 +254,8 @@ impl Event {
                     None => "there is none".to_owned(),
                 };
                 let what = format!(
-                    "{place}: no certificate from {authority}: {why}; {until}; attempt {failures}, again in {retry_seconds} s"
+                    "{place}: no certificate from {authority}: {why}; {until}; attempt {failures}, again in \
+                     {retry_seconds} s"
                 );
                 match is_pressing {
                     true => crate::alarm!("{what}"),
@@ -321,6 +333,7 @@ impl Event {
                 "locked": stranded.locked,
                 "seconds": stranded.oldest_seconds,
             }),
+            Event::TokenRefused { device, why } => json!({ "device": device, "why": cut(why) }),
             Event::KeyMissing { key } => json!({
                 "users": key.users,
                 "subject": cut(&key.subject),

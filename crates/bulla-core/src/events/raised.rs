@@ -2,6 +2,7 @@
 
 use super::Event;
 use crate::manager::State;
+use crate::refused_tokens::RefusedTokens;
 
 impl State {
     /// Says what happened: in the log, and on its event queue where that is defined and its switch is on. It never
@@ -30,6 +31,13 @@ impl State {
             let max_depth = self.store.attributes(crossing.queue).map_or(0, |attributes| attributes.max_depth);
             let event = Event::depth(&crossing, name, max_depth);
             self.raise(&event, wall_ms);
+        }
+    }
+
+    /// Raises what servers with keys said of devices' tokens since the last tick. One compare where they said nothing.
+    pub fn raise_refused_tokens(&mut self, tokens: &RefusedTokens, wall_ms: u64) {
+        for (device, why) in tokens.take_news() {
+            self.raise(&Event::TokenRefused { device, why }, wall_ms);
         }
     }
 

@@ -44,6 +44,8 @@ mod ffi {
 
     /// TLSEXT_TYPE_server_name (RFC 6066, section 3).
     pub(super) const EXTENSION_SERVER_NAME: u32 = 0;
+    /// TLSEXT_TYPE_application_layer_protocol_negotiation (RFC 7301, section 3.1).
+    pub(super) const EXTENSION_PROTOCOLS: u32 = 16;
     /// SSL_KEY_UPDATE_REQUESTED: the partner renews its keys, too.
     pub(super) const KEY_UPDATE_REQUESTED: c_int = 1;
     /// SSL_OP_ALLOW_CLIENT_RENEGOTIATION
@@ -69,19 +71,34 @@ pub fn add_revocation_list(store: &mut X509StoreBuilderRef, list: &X509CrlRef) -
 /// The host name in a client's hello. To be asked only while the hello is looked at, in the callback for it; nothing
 /// otherwise, and where the client named none.
 pub fn client_hello_server_name(ssl: &mut SslRef) -> Option<Vec<u8>> {
+    client_hello_extension(ssl, ffi::EXTENSION_SERVER_NAME, |extension| server_name(extension).map(<[u8]>::to_vec))
+}
+
+/// Whether a client speaks this protocol and no other (RFC 7301). To be asked as the host name.
+pub fn client_hello_speaks_only(ssl: &mut SslRef, protocol: &[u8]) -> bool {
+    let speaks = |extension: &[u8]| Some(only_protocol(extension)? == protocol);
+    client_hello_extension(ssl, ffi::EXTENSION_PROTOCOLS, speaks).unwrap_or(false)
+}
+
+fn client_hello_extension<T>(ssl: &mut SslRef, extension: u32, read: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     let (mut data, mut len) = (ptr::null(), 0);
     // SAFETY: `ssl` is live; `data` and `len` are written only where the call answers 1. Outside the callback there is
     // no hello, and the call answers 0.
-    let found = unsafe {
-        openssl_sys::SSL_client_hello_get0_ext(ssl.as_ptr(), ffi::EXTENSION_SERVER_NAME, &raw mut data, &raw mut len)
-    };
+    let found = unsafe { openssl_sys::SSL_client_hello_get0_ext(ssl.as_ptr(), extension, &raw mut data, &raw mut len) };
     if found != 1 || data.is_null() {
         return None;
     }
     // SAFETY: the call above gave `len` bytes at `data` that belong to the hello, which lives as long as the callback;
-    // they are copied before this function returns.
-    let extension = unsafe { std::slice::from_raw_parts(data, len) };
-    server_name(extension).map(<[u8]>::to_vec)
+    // nothing of them is kept when this function returns.
+    read(unsafe { std::slice::from_raw_parts(data, len) })
+}
+
+/// The one name of a ProtocolNameList (RFC 7301, section 3.1); none where there are several.
+fn only_protocol(extension: &[u8]) -> Option<&[u8]> {
+    let (list_len, list) = extension.split_first_chunk::<2>()?;
+    let (&[len], name) = list.split_first_chunk::<1>()?;
+    let whole = usize::from(u16::from_be_bytes(*list_len)) == list.len() && usize::from(len) == name.len();
+    whole.then_some(name)
 }
 
 /// The first name of a ServerNameList (RFC 6066, section 3), which is the only one there may be.
@@ -254,6 +271,14 @@ mod tests {
         assert_eq!(kind(&[24, 0, 0, 1, 0], true), Some(Heard::Answer));
         assert_eq!(kind(&[1, 0, 0, 0], true), Some(Heard::Reset));
         assert_eq!((kind(&[1, 0, 0, 0], false), kind(&[20, 0, 0, 0], true), kind(&[], true)), (None, None, None));
+    }
+
+    #[test]
+    fn a_protocol_is_read_where_it_is_the_only_one() {
+        assert_eq!(only_protocol(b"\0\x03\x02h2"), Some(&b"h2"[..]));
+        for other in [&b""[..], b"\0", b"\0\0", b"\0\x03\x01h2", b"\0\x04\x02h2", b"\0\x06\x02h2\x02h3"] {
+            assert_eq!(only_protocol(other), None);
+        }
     }
 
     #[test]

@@ -5,15 +5,14 @@ use std::time::Instant;
 
 use openssl::bn::BigNum;
 use openssl::pkey::PKey;
-use openssl::ssl::SslConnector;
 use zeroize::Zeroizing;
 
-use super::http::{Answer, BadAnswer, Connection, unreadable};
 use super::protocol::{self, KeyFacts, Outcome, Signing};
-use super::{Inner, LANES, Token, TransitKey, TransitUri};
+use super::{ANSWER_BYTES_MAX, Inner, LANES, Token, TransitKey, TransitUri};
 use crate::cpu;
 use crate::device::{Device, DeviceError, Kind};
 use crate::digest::{Digest, Hash};
+use crate::http::{self, Answer, BadAnswer, Client, NoAnswer, Takes};
 use crate::key::{PrivateKey, PublicKey};
 use crate::padding;
 use crate::random::random_bytes;
@@ -34,8 +33,7 @@ const HEALTH: &str = "/v1/sys/health?standbyok=true&perfstandbyok=true";
 /// An engine. Takes up to [`LANES`] jobs at a time.
 pub(super) struct Engine {
     device: Arc<Inner>,
-    connector: SslConnector,
-    connection: Option<Connection>,
+    client: Client,
     jobs: Vec<Job>,
 }
 
@@ -87,8 +85,9 @@ enum Prepared {
 impl Engine {
     /// Connects, and sees whether the server works and takes the token.
     pub(super) fn start(device: Arc<Inner>) -> Result<Engine, DeviceError> {
-        let connector = device.connector()?;
-        let mut engine = Engine { device, connector, connection: None, jobs: Vec::new() };
+        let takes = Takes { body_bytes_max: ANSWER_BYTES_MAX, to_the_end: false };
+        let client = Client::new(device.settings.address.clone(), Some(device.connector()?), takes);
+        let mut engine = Engine { device, client, jobs: Vec::new() };
         engine.check_health()?;
         let (token, was_refused) = engine.device.first_token()?;
         let answer = engine.exchange("GET", LOOKUP_SELF, Some(&token), None)?;
@@ -124,8 +123,7 @@ impl Engine {
         Err(self.device.offline(why))
     }
 
-    /// One request and its answer, within the device's time. A connection that the server has closed meanwhile is made
-    /// anew, once.
+    /// One request and its answer, within the device's time.
     fn exchange(
         &mut self,
         method: &str,
@@ -135,53 +133,19 @@ impl Engine {
     ) -> Result<Answer, DeviceError> {
         let request = self.request(method, path, token, body);
         let end = Instant::now() + self.device.settings.request_timeout;
-        loop {
-            let (mut connection, is_new) = match self.connection.take() {
-                Some(connection) => (connection, false),
-                None => {
-                    let opened = Connection::open(&self.connector, &self.device.settings.address, end);
-                    (opened.map_err(|why| self.device.offline(why))?, true)
-                }
-            };
-            match connection.ask(&request, end) {
-                Ok(answer) => {
-                    if !answer.closes {
-                        self.connection = Some(connection);
-                    }
-                    return Ok(answer);
-                }
-                Err(failure) if failure.unanswered && !is_new => {}
-                Err(failure) => return Err(self.device.offline(failure.why)),
-            }
-        }
+        self.client.ask(&request, end, &|| false).map_err(|why| self.device.offline(why.to_string()))
     }
 
     /// The text of a request; wiped, because the token is in it.
     fn request(&self, method: &str, path: &str, token: Option<&Token>, body: Option<&[u8]>) -> Zeroizing<Vec<u8>> {
         let settings = &self.device.settings;
-        let mut head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nuser-agent: bulla\r\naccept: application/json\r\nx-vault-request: true\r\n",
-            settings.address.authority()
-        );
-        if let (Some(namespace), Some(_)) = (&settings.namespace, token) {
-            head.push_str(&format!("x-vault-namespace: {namespace}\r\n"));
+        let mut fields: Vec<(&str, &[u8])> = vec![("accept", b"application/json"), ("x-vault-request", b"true")];
+        if let Some(token) = token {
+            fields.extend(settings.namespace.as_ref().map(|name| ("x-vault-namespace", name.as_bytes())));
+            fields.push(("x-vault-token", &token.0));
         }
-        if let Some(body) = body {
-            head.push_str(&format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()));
-        }
-        let token = token.map_or(&[][..], |token| &token.0);
-        let body = body.unwrap_or_default();
-        // Never longer than this: a buffer that grows leaves a copy behind.
-        let mut text = Zeroizing::new(Vec::with_capacity(head.len() + token.len() + body.len() + 32));
-        text.extend_from_slice(head.as_bytes());
-        if !token.is_empty() {
-            text.extend_from_slice(b"x-vault-token: ");
-            text.extend_from_slice(token);
-            text.extend_from_slice(b"\r\n");
-        }
-        text.extend_from_slice(b"\r\n");
-        text.extend_from_slice(body);
-        text
+        fields.extend(body.map(|_| ("content-type", &b"application/json"[..])));
+        http::request(method, &settings.address, path, &fields, body)
     }
 
     /// A request to the engine, with the token. Where the server refuses it and the file has another one by now, once
@@ -224,7 +188,7 @@ impl Engine {
         let (status, words) = (answer.status, protocol::refusal(&answer.body));
         let said = if words.is_empty() { String::new() } else { format!(": {words}") };
         let why = match status {
-            200..=299 => unreadable(BadAnswer { why: "it has no results" }),
+            200..=299 => NoAnswer::Unreadable(BadAnswer::Malformed { why: "it has no results" }).to_string(),
             300..=399 => {
                 format!("the server answered with a redirect ({status}), which is not followed: name the active server")
             }
@@ -240,7 +204,7 @@ impl Engine {
     }
 
     fn unreadable(&self, why: BadAnswer) -> Stop {
-        Stop::Engine(self.device.offline(unreadable(why)))
+        Stop::Engine(self.device.offline(NoAnswer::Unreadable(why).to_string()))
     }
 
     /// What is asked about one key; `rest` comes behind its name.

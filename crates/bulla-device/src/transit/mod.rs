@@ -9,7 +9,6 @@
 //! would show in the length of their answers.
 
 mod engine;
-pub mod http;
 pub mod protocol;
 pub mod uri;
 
@@ -22,14 +21,15 @@ use std::time::{Duration, Instant};
 
 use openssl::error::ErrorStack;
 use openssl::pkey::PKey;
-use openssl::ssl::{SslConnector, SslMethod, SslSessionCacheMode, SslVersion};
+use openssl::ssl::SslConnector;
 use openssl::x509::X509;
-use openssl::x509::store::X509StoreBuilder;
 use zeroize::Zeroizing;
 
 use self::engine::Engine;
-pub use self::uri::{Address, AddressError, TransitUri, TransitUriError, is_key_name, is_path};
+pub use self::uri::{AddressError, TransitUri, TransitUriError, is_key_name, is_path};
 use crate::device::{Device, DeviceError, Driver, Kind};
+use crate::http;
+pub use crate::http::Address;
 use crate::key::{KeyKind, PublicKey};
 use crate::secret_file;
 use crate::work::{Form, Job, Shape};
@@ -44,8 +44,8 @@ pub const LANES: usize = 64;
 pub const TOKEN_BYTES_MAX: usize = 8 << 10;
 /// A token that the server refused is tried again after so long, although the file has no other.
 const REFUSED_TOKEN_AGAIN: Duration = Duration::from_secs(30);
-/// The longest file with certificates that is read.
-const CERTIFICATES_BYTES_MAX: u64 = 1 << 20;
+/// The longest answer of a server, in bytes: a key with a thousand versions has less.
+pub const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// URIs of keys that are remembered.
 const URIS_MAX: usize = 4096;
 
@@ -72,8 +72,29 @@ pub struct TransitSettings {
     pub request_timeout: Duration,
 }
 
-/// Takes a line for the operator: what happened to the token. Called from the engines' threads.
-pub type Notice = Arc<dyn Fn(&str) + Send + Sync>;
+/// What happened to the token.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum TokenNews {
+    /// The server refused it, and the file has another one, which is used from now on: a line for the operator.
+    Replaced(String),
+    /// The server refused it, and the file has no other: a line for the operator. Told once of each token.
+    Refused(String),
+    /// The one that is used now is not one that the server has refused, or the server takes it again.
+    Taken,
+}
+
+impl TokenNews {
+    /// What the operator should read.
+    pub fn line(&self) -> Option<&str> {
+        match self {
+            TokenNews::Replaced(line) | TokenNews::Refused(line) => Some(line),
+            TokenNews::Taken => None,
+        }
+    }
+}
+
+/// Hears of the token. Called from the engines' threads.
+pub type Notice = Arc<dyn Fn(&TokenNews) + Send + Sync>;
 
 /// A transit engine of a server. A clone is the same device.
 #[derive(Clone)]
@@ -229,21 +250,14 @@ impl Inner {
 
     /// How the server is connected to: its authorities and no others. The files are read anew at each start.
     fn connector(&self) -> Result<SslConnector, DeviceError> {
-        let authorities = self.authorities()?;
-        let library = |errors: ErrorStack| self.offline(format!("no TLS: {errors}"));
-        let mut builder = SslConnector::builder(SslMethod::tls_client()).map_err(library)?;
-        let mut store = X509StoreBuilder::new().map_err(library)?;
-        for authority in authorities {
-            store.add_cert(authority).map_err(library)?;
-        }
-        builder.set_cert_store(store.build());
-        builder.set_min_proto_version(Some(SslVersion::TLS1_2)).map_err(library)?;
-        builder.set_session_cache_mode(SslSessionCacheMode::OFF);
+        let path = &self.settings.authorities;
+        let believing = http::believing(path);
+        let mut builder = believing.map_err(|why| self.offline(format!("CAFILE {}: {why}", path.display())))?;
         let Some(path) = &self.settings.client_certificate else { return Ok(builder.build()) };
         let shown = path.display();
         let file = secret_file::open("CERTFILE", path).map_err(|why| self.offline(why))?;
-        let mut pem = Zeroizing::new(Vec::with_capacity(usize::try_from(CERTIFICATES_BYTES_MAX).unwrap_or(0)));
-        let read = file.take(CERTIFICATES_BYTES_MAX).read_to_end(&mut pem);
+        let mut pem = Zeroizing::new(Vec::with_capacity(usize::try_from(http::CERTIFICATES_BYTES_MAX).unwrap_or(0)));
+        let read = file.take(http::CERTIFICATES_BYTES_MAX).read_to_end(&mut pem);
         read.map_err(|error| self.offline(format!("CERTFILE {shown}: {error}")))?;
         let unreadable =
             |_: ErrorStack| self.offline(format!("CERTFILE {shown} has no certificate with its key in PEM"));
@@ -257,16 +271,6 @@ impl Inner {
             builder.add_extra_chain_cert(authority).map_err(unreadable)?;
         }
         Ok(builder.build())
-    }
-
-    fn authorities(&self) -> Result<Vec<X509>, DeviceError> {
-        let path = &self.settings.authorities;
-        let failed = |why: &dyn fmt::Display| self.offline(format!("CAFILE {}: {why}", path.display()));
-        let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
-        let mut pem = Vec::new();
-        file.take(CERTIFICATES_BYTES_MAX).read_to_end(&mut pem).map_err(|error| failed(&error))?;
-        let authorities = X509::stack_from_pem(&pem).unwrap_or_default();
-        if authorities.is_empty() { Err(failed(&"it has no certificate in PEM")) } else { Ok(authorities) }
     }
 
     /// The token in the file.
@@ -292,6 +296,11 @@ impl Inner {
         }
         let was_refused = refused.is_some();
         tokens.current = Some(token.clone());
+        let is_another = !was_refused && tokens.refused.take().is_some();
+        drop(tokens);
+        if is_another {
+            self.say(&TokenNews::Taken);
+        }
         Ok((token, was_refused))
     }
 
@@ -311,7 +320,8 @@ impl Inner {
         let newer = self.read_token().ok().filter(|token| token != refused)?;
         self.tokens().current = Some(newer.clone());
         let path = self.settings.token_file.display();
-        self.say(&format!("the server refused the token (403), and {path} has another one, which is used from now on"));
+        let line = format!("the server refused the token (403), and {path} has another one, which is used from now on");
+        self.say(&TokenNews::Replaced(line));
         Some(newer)
     }
 
@@ -327,18 +337,21 @@ impl Inner {
         }
         drop(tokens);
         if is_news {
-            self.say(&format!("{why}; write a good one into {}", self.settings.token_file.display()));
+            let line = format!("{why}; write a good one into {}", self.settings.token_file.display());
+            self.say(&TokenNews::Refused(line));
         }
         why
     }
 
     /// The server takes the token that it refused before.
     fn token_is_good(&self) {
-        self.tokens().refused = None;
+        if self.tokens().refused.take().is_some() {
+            self.say(&TokenNews::Taken);
+        }
     }
 
-    fn say(&self, what: &str) {
-        (self.notice)(what);
+    fn say(&self, news: &TokenNews) {
+        (self.notice)(news);
     }
 
     fn check_key_name(&self, name: &str) -> Result<(), DeviceError> {

@@ -10,8 +10,8 @@ use base64ct::{Base64, Encoding};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::http::BadAnswer;
 use crate::digest::Digest;
+use crate::http::BadAnswer;
 use crate::key::{Curve, KeyKind};
 use crate::work::RsaScheme;
 
@@ -124,7 +124,7 @@ pub fn results(body: &[u8], count: usize, of_version: Option<u32>) -> Result<Opt
     let envelope: Envelope<'_> = read(body)?;
     let Some(items) = envelope.data.and_then(|data| data.batch_results) else { return Ok(None) };
     if items.len() != count {
-        return Err(BadAnswer { why: "it has another number of results than was asked for" });
+        return Err(BadAnswer::Malformed { why: "it has another number of results than was asked for" });
     }
     let one = |item: &Item<'_>| {
         if let Some(error) = item.error.as_deref().filter(|error| !error.is_empty()) {
@@ -132,11 +132,11 @@ pub fn results(body: &[u8], count: usize, of_version: Option<u32>) -> Result<Opt
         }
         let text = match of_version {
             Some(version) => signature_text(item.signature, version)?,
-            None => item.plaintext.ok_or(BadAnswer { why: "a result is missing" })?,
+            None => item.plaintext.ok_or(BadAnswer::Malformed { why: "a result is missing" })?,
         };
         let mut bytes = Zeroizing::new(vec![0; text.len()]);
         let decoded = Base64::decode(text, &mut bytes).map(<[u8]>::len);
-        let len = decoded.map_err(|_| BadAnswer { why: "a result is not in base64" })?;
+        let len = decoded.map_err(|_| BadAnswer::Malformed { why: "a result is not in base64" })?;
         bytes.truncate(len);
         Ok(Outcome::Bytes(bytes))
     };
@@ -145,12 +145,12 @@ pub fn results(body: &[u8], count: usize, of_version: Option<u32>) -> Result<Opt
 
 /// The base64 of a signature that is of this version of the key.
 fn signature_text(signature: Option<&str>, version: u32) -> Result<&str, BadAnswer> {
-    let signature = signature.ok_or(BadAnswer { why: "a signature is missing" })?;
+    let signature = signature.ok_or(BadAnswer::Malformed { why: "a signature is missing" })?;
     let parts = signature.strip_prefix(PREFIX).and_then(|rest| rest.split_once(':'));
     match parts {
         Some((number, text)) if number.parse() == Ok(version) => Ok(text),
-        Some(_) => Err(BadAnswer { why: "it signs with another version of the key than was asked for" }),
-        None => Err(BadAnswer { why: "a signature does not say of which version of the key it is" }),
+        Some(_) => Err(BadAnswer::Malformed { why: "it signs with another version of the key than was asked for" }),
+        None => Err(BadAnswer::Malformed { why: "a signature does not say of which version of the key it is" }),
     }
 }
 
@@ -218,7 +218,7 @@ pub fn key_facts(body: &[u8]) -> Result<KeyFacts, BadAnswer> {
 }
 
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, BadAnswer> {
-    serde_json::from_slice(body).map_err(|_| BadAnswer { why: "it is not the JSON of a transit engine" })
+    serde_json::from_slice(body).map_err(|_| BadAnswer::Malformed { why: "it is not the JSON of a transit engine" })
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::http::{Address, Scheme, host_and_port};
+
 /// The longest URI that is read, in bytes.
 pub const URI_BYTES_MAX: usize = 512;
 /// The longest name of a key, in bytes.
@@ -14,12 +16,8 @@ pub const KEY_NAME_BYTES_MAX: usize = 128;
 const DEVICE_NAME_BYTES_MAX: usize = 48;
 /// The longest path of an engine, and of a namespace, in bytes.
 pub const PATH_BYTES_MAX: usize = 256;
-/// The longest name of a host (RFC 1035, 2.3.4).
-const HOST_BYTES_MAX: usize = 253;
 /// The scheme and its colon; upper and lower case are the same (RFC 3986, 3.1).
 const SCHEME: &str = "transit:";
-/// The port of `https` (RFC 9110, 4.2.2).
-const HTTPS_PORT: u16 = 443;
 
 /// A key in a transit engine: `transit:key=NAME;version=NUMBER`, and `;device=NAME` where it is at that device alone.
 ///
@@ -171,39 +169,13 @@ impl fmt::Display for TransitUriError {
     }
 }
 
-/// Where a server is: `https://HOST` or `https://HOST:PORT`, nothing else.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
-    /// A name, or an IP address without brackets.
-    pub host: String,
-    /// The port, 443 where none is given.
-    pub port: u16,
-}
-
-impl Address {
-    /// As it stands in a request: an IPv6 address in brackets, the port where it is not 443.
-    pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == HTTPS_PORT { host } else { format!("{host}:{}", self.port) }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "https://{}", self.authority())
-    }
-}
-
+/// `https://HOST` or `https://HOST:PORT`, nothing else.
 impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
-        const HTTPS: &str = "https://";
-        let is_https = text.get(..HTTPS.len()).is_some_and(|start| start.eq_ignore_ascii_case(HTTPS));
-        if !is_https {
-            return Err(AddressError { why: "it does not begin with https://" });
-        }
-        let rest = text.get(HTTPS.len()..).unwrap_or_default();
+        let https = AddressError { why: "it does not begin with https://" };
+        let rest = Scheme::Https.rest(text).ok_or(https)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.contains('@') {
             return Err(AddressError { why: "it has a user in it" });
@@ -211,34 +183,7 @@ impl FromStr for Address {
         if rest.contains(['/', '?', '#']) {
             return Err(AddressError { why: "it has more than host and port: MOUNT says where the engine is" });
         }
-        let bad_host = AddressError { why: "it has no host that can be read" };
-        let (host, port) = match rest.strip_prefix('[') {
-            Some(rest) => {
-                let (host, port) = rest.split_once(']').ok_or(bad_host.clone())?;
-                host.parse::<std::net::Ipv6Addr>().map_err(|_| bad_host)?;
-                (host, port.strip_prefix(':').or(port.is_empty().then_some("")))
-            }
-            None => {
-                let (host, port) = rest.split_once(':').map_or((rest, ""), |(host, port)| (host, port));
-                let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-                if host.is_empty() || host.len() > HOST_BYTES_MAX || !host.bytes().all(known) {
-                    return Err(bad_host);
-                }
-                (host, if port.is_empty() && rest.contains(':') { None } else { Some(port) })
-            }
-        };
-        let bad_port = AddressError { why: "its port is no number from 1 to 65535" };
-        let port = match port.ok_or(bad_port.clone())? {
-            "" => HTTPS_PORT,
-            digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                digits.parse().map_err(|_| bad_port.clone())?
-            }
-            _ => 0,
-        };
-        if port == 0 {
-            return Err(bad_port);
-        }
-        Ok(Address { host: host.to_ascii_lowercase(), port })
+        host_and_port(Scheme::Https, rest).map_err(|why| AddressError { why })
     }
 }
 
@@ -325,7 +270,10 @@ mod tests {
         assert_eq!(shown("https://vault.example:8200"), "https://vault.example:8200");
         assert_eq!(shown("HTTPS://Vault.Example/"), "https://vault.example");
         assert_eq!(shown("https://[::1]:8200"), "https://[::1]:8200");
-        assert_eq!(read("https://[::1]").expect("an address"), Address { host: "::1".to_owned(), port: 443 });
+        assert_eq!(
+            read("https://[::1]").expect("an address"),
+            Address { scheme: Scheme::Https, host: "::1".to_owned(), port: 443 }
+        );
         for (text, why) in [
             ("http://vault.example:8200", "does not begin with https://"),
             ("vault.example:8200", "does not begin with https://"),

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bulla_device::transit::{Transit, TransitSettings};
+use bulla_device::transit::{TokenNews, Transit, TransitSettings};
 use bulla_device::{PrivateKey, PublicKey};
 use openssl::asn1::Asn1Time;
 use openssl::base64::{decode_block, encode_block};
@@ -203,14 +203,14 @@ impl Server {
     }
 
     /// A device whose lines for the operator are kept.
-    pub fn transit(&self) -> (Transit, Arc<Mutex<Vec<String>>>) {
+    pub fn transit(&self) -> (Transit, Arc<Mutex<Vec<TokenNews>>>) {
         Server::transit_of(self.settings())
     }
 
-    pub fn transit_of(settings: TransitSettings) -> (Transit, Arc<Mutex<Vec<String>>>) {
-        let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    pub fn transit_of(settings: TransitSettings) -> (Transit, Arc<Mutex<Vec<TokenNews>>>) {
+        let said: Arc<Mutex<Vec<TokenNews>>> = Arc::default();
         let says = said.clone();
-        let transit = Transit::new(settings, Arc::new(move |what| says.lock().unwrap().push(what.to_owned())));
+        let transit = Transit::new(settings, Arc::new(move |news| says.lock().unwrap().push(news.clone())));
         (transit, said)
     }
 

@@ -2,27 +2,20 @@
 
 use super::EnrolError;
 use super::answer::{is_below, trusted};
-use super::http::{Post, Url};
-use super::safe_file::check_safe;
+use super::safe_file::secret_line;
 use super::source::{Former, Question, Source};
+use super::web::{Web, plain};
 use bulla_device::cmp::{self, CmpError, CmpHost, CmpKind, CmpProof, CmpQuestion};
+use bulla_device::http::Url;
 use bulla_seal::certificate::{Certificate, MalformedError};
 use bulla_seal::dn::Dn;
 use openssl::x509::store::{X509Store, X509StoreBuilder};
 use openssl::x509::{X509, X509KeyUsage, X509Req};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
-use zeroize::Zeroizing;
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// The media type of its messages (RFC 9811, section 3.4).
 const MEDIA_TYPE: &str = "application/pkixcmp";
-/// Largest file of a secret, in bytes.
-const SECRET_BYTES_MAX: u64 = 4096;
-/// How often it is looked at a reason to give up while the authority wants time.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The authority, as the configuration has it.
 #[derive(Clone, Debug)]
@@ -37,6 +30,8 @@ pub struct Cmp {
     pub recipient: Option<Dn>,
     /// A PEM file of authorities whose signatures on answers are believed.
     pub trust: PathBuf,
+    /// A PEM file of authorities of which one has issued the certificate of the server itself, over `https`.
+    pub https_trust: PathBuf,
     /// How long all of it may take.
     pub within: Duration,
 }
@@ -55,7 +50,7 @@ impl Source for Cmp {
             former.iter().flat_map(|former| former.chain).map(|certificate| certificate.x509().clone()).collect();
         let secret = match (&former, &self.reference, &self.secret_file) {
             (Some(_), ..) => None,
-            (None, Some(reference), Some(path)) => Some((reference, secret(path)?)),
+            (None, Some(reference), Some(path)) => Some((reference, secret_line(path)?)),
             (None, ..) => return Err(EnrolError::NotConfigured { what: "reference and secret_file".to_owned() }),
         };
         let kind = match (&former, &before) {
@@ -78,12 +73,15 @@ impl Source for Cmp {
             trusted: self.trusted()?,
             recipient: recipient.as_deref(),
         };
-        let ends = Instant::now() + self.within;
-        let mut host = Transaction { url: &self.url, question, ends, is_late: false };
-        match cmp::certify(asked, &mut host) {
+        let web = Web::new(&self.url, &self.https_trust, self.within, question.is_stopping)?;
+        let mut host = Transaction { url: &self.url, question, web, failed: None };
+        let done = cmp::certify(asked, &mut host);
+        if let Some(failed) = host.failed.take() {
+            return Err(failed);
+        }
+        match done {
             Ok((certificate, others)) => certificates(&certificate, &others).map_err(unreadable),
             Err(_) if (question.is_stopping)() => Err(EnrolError::Stopping),
-            Err(CmpError::Transfer { .. }) if host.is_late => Err(EnrolError::Late { seconds: self.within.as_secs() }),
             Err(CmpError::Transfer { why }) => Err(EnrolError::Transfer { url: self.url.to_string(), why }),
             Err(CmpError::Waiting { check_after }) => {
                 Err(EnrolError::NotYet { said: format!("to be asked again in {} s", check_after.as_secs()) })
@@ -111,16 +109,38 @@ impl Cmp {
 struct Transaction<'a> {
     url: &'a Url,
     question: &'a Question<'a>,
-    ends: Instant,
-    is_late: bool,
+    web: Web<'a>,
+    /// Why a message did not get there, or no answer came.
+    failed: Option<EnrolError>,
+}
+
+impl Transaction<'_> {
+    fn sent(&mut self, message: &[u8]) -> Result<Vec<u8>, EnrolError> {
+        let media_type = MEDIA_TYPE.as_bytes();
+        let fields = [("content-type", media_type), ("accept", media_type), ("connection", b"close")];
+        // No message of a transaction may come twice.
+        let answer = self.web.ask("POST", self.url, &fields, Some(message));
+        self.web.hang_up();
+        let mut answer = answer?;
+        let bad = |why: String| EnrolError::Transfer { url: self.url.to_string(), why };
+        if answer.status != 200 {
+            return Err(bad(format!("HTTP status {}", answer.status)));
+        }
+        let is = answer.field("content-type").unwrap_or_default();
+        if !is.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(MEDIA_TYPE) {
+            return Err(bad(format!("the answer is {:?}, and not {MEDIA_TYPE}", plain(is))));
+        }
+        Ok(std::mem::take(&mut *answer.body))
+    }
 }
 
 impl CmpHost for Transaction<'_> {
     fn transfer(&mut self, message: &[u8]) -> Result<Vec<u8>, String> {
-        let post = Post { url: self.url, media_type: MEDIA_TYPE, body: message, ends: self.ends };
-        let sent = post.send(self.question.is_stopping);
-        self.is_late = sent.is_err() && Instant::now() >= self.ends;
-        sent
+        self.sent(message).map_err(|error| {
+            let why = error.to_string();
+            self.failed = Some(error);
+            why
+        })
     }
 
     fn judge(&mut self, certificate: &X509, others: &[X509]) -> Result<(), String> {
@@ -132,17 +152,7 @@ impl CmpHost for Transaction<'_> {
     }
 
     fn wait(&mut self, time: Duration) -> bool {
-        let until = Instant::now() + time;
-        if until >= self.ends {
-            return false;
-        }
-        while Instant::now() < until {
-            if (self.question.is_stopping)() {
-                return false;
-            }
-            thread::sleep(LOOK_EVERY.min(until.saturating_duration_since(Instant::now())));
-        }
-        true
+        self.web.wait(time).unwrap_or(false)
     }
 }
 
@@ -157,28 +167,4 @@ fn unreadable(why: MalformedError) -> EnrolError {
 /// Whether the certificate's key may sign messages of the protocol.
 fn can_sign(certificate: &Certificate) -> bool {
     certificate.key_usage().is_none_or(|bits| bits.contains(X509KeyUsage::DIGITAL_SIGNATURE))
-}
-
-/// The first line of a file that is for its owner alone.
-fn secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, EnrolError> {
-    const OTHERS: u32 = 0o077;
-    check_safe(path)?;
-    let facts = fs::metadata(path).map_err(EnrolError::file(path))?;
-    let bad = |why: &str| EnrolError::Unsafe { path: path.to_owned(), why: why.to_owned() };
-    if facts.permissions().mode() & OTHERS != 0 {
-        return Err(bad("others may read it"));
-    }
-    if facts.len() > SECRET_BYTES_MAX {
-        return Err(bad("it is too long for a secret"));
-    }
-    let text = Zeroizing::new(fs::read(path).map_err(EnrolError::file(path))?);
-    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let line = Zeroizing::new(line.strip_suffix(b"\r").unwrap_or(line).to_vec());
-    if line.is_empty() { Err(bad("its first line is empty")) } else { Ok(line) }
-}
-
-/// What the authority said, without what could disturb a log.
-fn plain(text: &str) -> String {
-    const CHARS_MAX: usize = 200;
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(CHARS_MAX).collect()
 }

@@ -5,13 +5,18 @@
 //! and no definition: who may only give commands of the admin language must not be able to run a program.
 
 use super::EnrolError;
+use super::acme::account::{Account, Binding};
+use super::acme::order::Identifier;
+use super::acme::{Acme, Challenge};
 use super::cmp::Cmp;
 use super::command::Program;
-use super::http::Url;
 use super::safe_file::check_safe;
 use super::source::Source;
 use crate::catalog::names::is_label;
+use crate::folders::ENROLMENT;
 use crate::key_rotation::span;
+use crate::tls::proof;
+use bulla_device::http::{Scheme, Url};
 use bulla_seal::certificate::create::AlternativeName;
 use bulla_seal::certificate::{KeySpec, KeyUse};
 use bulla_seal::dn::Dn;
@@ -20,6 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -32,6 +38,11 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const SECONDS: u64 = 60;
 /// Most seconds that may be said.
 const SECONDS_MAX: u64 = 600;
+
+/// Most alternative names of one certificate.
+const NAMES_MAX: usize = 100;
+/// Where an authority looks for `http-01` (RFC 8555, section 8.3), unless another address is said.
+const HTTP01: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 80);
 
 /// What `enrolment.toml` says.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -54,6 +65,9 @@ pub struct AuthorityTable {
     /// Where an authority is that speaks CMP.
     #[serde(default, deserialize_with = "parsed_where_given")]
     pub cmp: Option<Url>,
+    /// Where the directory of an authority is that speaks ACME.
+    #[serde(default, deserialize_with = "parsed_where_given")]
+    pub acme: Option<Url>,
     /// Under which reference that authority knows the secret.
     pub reference: Option<String>,
     /// A file whose first line is the secret, for first certificates.
@@ -61,10 +75,42 @@ pub struct AuthorityTable {
     /// The authority's name in messages.
     #[serde(default, deserialize_with = "parsed_where_given")]
     pub recipient: Option<Dn>,
+    /// Where the holder of an account is reached, as `mailto:mq@example.com`.
+    #[serde(default)]
+    pub contact: Vec<String>,
+    /// The holder of an account agrees to the authority's terms.
+    #[serde(default)]
+    pub terms_agreed: bool,
+    /// A file with the account's private key, made where it is missing.
+    pub account_key: Option<PathBuf>,
+    /// The name of the key by which an authority knows the holder of an account.
+    pub binding_id: Option<String>,
+    /// A file whose first line is that key.
+    pub binding_key_file: Option<PathBuf>,
+    /// How names are proved: `http-01`, `tls-alpn-01`.
+    pub challenge: Option<ChallengeWord>,
+    /// Where it is listened for the proof of `http-01`.
+    pub http01_listen: Option<SocketAddr>,
+    /// A file of authorities, PEM. The server's own certificate, over `https`, must be issued below one of them.
+    pub https_trust: Option<PathBuf>,
+    /// The authority's name here, and the data directory.
+    #[serde(skip)]
+    pub place: (String, PathBuf),
     /// How long an answer may take, in seconds.
     pub seconds: Option<u64>,
     /// A file of authorities, PEM. What comes must be issued below one of them.
     pub trust: PathBuf,
+}
+
+/// How names are proved.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+pub enum ChallengeWord {
+    /// A text that is read over HTTP.
+    #[serde(rename = "http-01")]
+    Http01,
+    /// A certificate that the TLS listeners show.
+    #[serde(rename = "tls-alpn-01")]
+    TlsAlpn01,
 }
 
 /// A key ring.
@@ -141,7 +187,15 @@ impl Configuration {
         let folder = path.parent().unwrap_or(Path::new(""));
         for (name, authority) in &mut read.authorities {
             authority.trust = folder.join(&authority.trust);
-            authority.secret_file = authority.secret_file.as_ref().map(|path| folder.join(path));
+            for path in [
+                &mut authority.secret_file,
+                &mut authority.account_key,
+                &mut authority.binding_key_file,
+                &mut authority.https_trust,
+            ] {
+                *path = path.as_ref().map(|path| folder.join(path));
+            }
+            authority.place = (name.clone(), folder.to_owned());
             authority.check().map_err(|why| bad(format!("authorities.{name}: {why}")))?;
         }
         let rings = read.rings.iter().map(|(name, ring)| (format!("rings.{name}"), &ring.authority));
@@ -152,10 +206,32 @@ impl Configuration {
                 return Err(bad(format!("{of}: there is no authorities.{authority}")));
             }
         }
-        match read.certificates.keys().find(|label| !is_label(label)) {
-            Some(label) => Err(bad(format!("certificates.{label}: not a label of a certificate"))),
-            None => Ok(read),
+        // The account's file has its name.
+        let mut acme = read.authorities.iter().filter(|(_, authority)| authority.acme.is_some());
+        if let Some((name, _)) = acme.find(|(name, _)| !is_label(name)) {
+            return Err(bad(format!("authorities.{name}: with acme a name has letters, digits, ., - and _")));
         }
+        if let Some(label) = read.certificates.keys().find(|label| !is_label(label)) {
+            return Err(bad(format!("certificates.{label}: not a label of a certificate")));
+        }
+        for (user, ring) in &read.rings {
+            if read.authority(&ring.authority)?.acme.is_some() {
+                return Err(bad(format!("rings.{user}: acme has certificates of TLS alone")));
+            }
+        }
+        for (label, one) in &read.certificates {
+            let names = &one.names;
+            if names.len() > NAMES_MAX {
+                return Err(bad(format!("certificates.{label}: it has more than {NAMES_MAX} names")));
+            }
+            let is_acme = read.authority(&one.authority)?.acme.is_some();
+            if let Some(name) = names.iter().find(|name| is_acme && Identifier::of(name).is_err()) {
+                return Err(bad(format!(
+                    "certificates.{label}: acme can't prove {name}: it is neither host nor address"
+                )));
+            }
+        }
+        Ok(read)
     }
 
     /// What is said of a user's ring.
@@ -189,6 +265,28 @@ impl AuthorityTable {
     /// # Errors
     /// [`EnrolError::NotConfigured`].
     pub fn source(&self) -> Result<Box<dyn Source>, EnrolError> {
+        let https_trust = self.https_trust.clone().unwrap_or_else(|| self.trust.clone());
+        if let Some(directory) = &self.acme {
+            let (name, data) = &self.place;
+            let enrolment = data.join(ENROLMENT);
+            let account_key = self.account_key.clone().unwrap_or_else(|| enrolment.join(format!("{name}.account")));
+            let binding = self.binding_id.clone().zip(self.binding_key_file.clone());
+            return Ok(Box::new(Acme {
+                directory: directory.clone(),
+                https_trust,
+                account: Account {
+                    key_file: account_key,
+                    contact: self.contact.clone(),
+                    terms_agreed: self.terms_agreed,
+                    binding: binding.map(|(id, key_file)| Binding { id, key_file }),
+                },
+                challenge: match self.challenge {
+                    None | Some(ChallengeWord::Http01) => Challenge::Http01(self.http01_listen.unwrap_or(HTTP01)),
+                    Some(ChallengeWord::TlsAlpn01) => Challenge::TlsAlpn01(enrolment.join(proof::FOLDER)),
+                },
+                within: self.within(),
+            }));
+        }
         if let Some(url) = &self.cmp {
             return Ok(Box::new(Cmp {
                 url: url.clone(),
@@ -196,6 +294,7 @@ impl AuthorityTable {
                 secret_file: self.secret_file.clone(),
                 recipient: self.recipient.clone(),
                 trust: self.trust.clone(),
+                https_trust,
                 within: self.within(),
             }));
         }
@@ -207,7 +306,11 @@ impl AuthorityTable {
 
     /// How it is asked, in a word.
     pub fn method(&self) -> &'static str {
-        if self.cmp.is_some() { "CMP" } else { "COMMAND" }
+        match (&self.acme, &self.cmp) {
+            (Some(_), _) => "ACME",
+            (None, Some(_)) => "CMP",
+            (None, None) => "COMMAND",
+        }
     }
 
     fn within(&self) -> Duration {
@@ -215,20 +318,35 @@ impl AuthorityTable {
     }
 
     fn check(&self) -> Result<(), String> {
-        match (self.command.as_deref(), &self.cmp) {
-            (Some(_), Some(_)) => return Err("it has both command and cmp".to_owned()),
-            (Some([path, ..]), None) if Path::new(path).is_absolute() => {}
-            (Some([path, ..]), None) => return Err(format!("{path:?} is no absolute path")),
-            (Some([]), None) => return Err("command has no program".to_owned()),
-            (None, Some(_)) => {}
-            (None, None) => return Err("it has neither command nor cmp".to_owned()),
+        let ways = [("command", self.command.is_some()), ("cmp", self.cmp.is_some()), ("acme", self.acme.is_some())];
+        let mut ways = ways.into_iter().filter(|(_, is_there)| *is_there).map(|(word, _)| word);
+        match (ways.next(), ways.next()) {
+            (None, _) => return Err("it has neither command nor cmp nor acme".to_owned()),
+            (Some(one), Some(other)) => return Err(format!("it has both {one} and {other}")),
+            (Some(way), None) => self.check_keys(way)?,
         }
-        let of_cmp = [self.reference.is_some(), self.secret_file.is_some(), self.recipient.is_some()];
-        if self.cmp.is_none() && of_cmp.contains(&true) {
-            return Err("reference, secret_file and recipient are of cmp".to_owned());
+        match self.command.as_deref() {
+            Some([path, ..]) if !Path::new(path).is_absolute() => return Err(format!("{path:?} is no absolute path")),
+            Some([]) => return Err("command has no program".to_owned()),
+            _ => {}
         }
-        if self.reference.is_some() != self.secret_file.is_some() {
-            return Err("reference and secret_file go together".to_owned());
+        // What is signed there is signed whole, but who answers is known by TLS alone (RFC 8555, section 6.1).
+        if self.acme.as_ref().is_some_and(|url| url.address.scheme == Scheme::Http) {
+            return Err("acme is spoken over https alone".to_owned());
+        }
+        if self.contact.iter().any(|contact| !contact.contains(':') || contact.contains(char::is_control)) {
+            return Err("contact has URIs, as mailto:mq@example.com".to_owned());
+        }
+        for (one, other, is_half) in [
+            ("reference", "secret_file", self.reference.is_some() != self.secret_file.is_some()),
+            ("binding_id", "binding_key_file", self.binding_id.is_some() != self.binding_key_file.is_some()),
+        ] {
+            if is_half {
+                return Err(format!("{one} and {other} go together"));
+            }
+        }
+        if self.challenge == Some(ChallengeWord::TlsAlpn01) && self.http01_listen.is_some() {
+            return Err("http01_listen is of the challenge http-01".to_owned());
         }
         match self.seconds {
             Some(seconds) if !(1..=SECONDS_MAX).contains(&seconds) => {
@@ -236,6 +354,30 @@ impl AuthorityTable {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether each key that is given says something of the way in which this authority is asked.
+    fn check_keys(&self, way: &str) -> Result<(), String> {
+        for (key, of, is_given) in [
+            ("reference", "cmp", self.reference.is_some()),
+            ("secret_file", "cmp", self.secret_file.is_some()),
+            ("recipient", "cmp", self.recipient.is_some()),
+            ("contact", "acme", !self.contact.is_empty()),
+            ("terms_agreed", "acme", self.terms_agreed),
+            ("account_key", "acme", self.account_key.is_some()),
+            ("binding_id", "acme", self.binding_id.is_some()),
+            ("binding_key_file", "acme", self.binding_key_file.is_some()),
+            ("challenge", "acme", self.challenge.is_some()),
+            ("http01_listen", "acme", self.http01_listen.is_some()),
+        ] {
+            if is_given && way != of {
+                return Err(format!("{key} is of {of}"));
+            }
+        }
+        if self.https_trust.is_some() && way == "command" {
+            return Err("https_trust is of cmp and acme".to_owned());
+        }
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use bulla_seal::certificate::create::CreateError;
 use bulla_seal::ring::RingError;
 use std::fmt::{self, Display};
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Why no certificate came. What was there before stays as it is.
@@ -78,6 +79,18 @@ pub enum EnrolError {
         /// Why.
         why: String,
     },
+    /// The operator's turn: the authority has terms to which nobody has agreed.
+    TermsNotAgreed {
+        /// Where they are.
+        terms: String,
+    },
+    /// The operator's turn: nothing can be shown to the authority at that address.
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
     /// Another process changed the key or its certificate meanwhile.
     Overtaken,
     /// The queue manager stops.
@@ -111,6 +124,12 @@ impl EnrolError {
                 format!("`chmod go-w {}`, and give it to root or to the user of the queue manager", path.display())
             }
             EnrolError::Late { .. } => "`seconds` of the authority gives it more time".to_owned(),
+            EnrolError::TermsNotAgreed { .. } => {
+                format!("read them; `terms_agreed = true` in {FILE} says that you agree")
+            }
+            EnrolError::Listen { .. } => {
+                "http01_listen of the authority is to be an address that nothing else listens at".to_owned()
+            }
             EnrolError::NotYet { .. } => "the same command asks again; a queue manager that runs does, too".to_owned(),
             EnrolError::Overtaken => "try again".to_owned(),
             EnrolError::Rotation(error) => return error.hint(),
@@ -135,6 +154,8 @@ impl Display for EnrolError {
             Self::Transfer { url, why } => write!(f, "{url}: {why}"),
             Self::Protocol { why } => write!(f, "the answer is not believed: {why}"),
             Self::Answer { why } => write!(f, "the answer is not the certificate that was asked for: {why}"),
+            Self::TermsNotAgreed { terms } => write!(f, "nobody has agreed to the authority's terms: {terms}"),
+            Self::Listen { address, error } => write!(f, "can't listen at {address}: {error}"),
             Self::Overtaken => f.write_str("the key or its certificate was changed meanwhile"),
             Self::Stopping => f.write_str("the queue manager stops"),
             Self::Rotation(error) => error.fmt(f),

@@ -128,7 +128,13 @@ impl<'a> Site<'a> {
         drop(turn);
         let former = old.key.exportable();
         let former = former.map(|key| Former { certificate: &old.certificate, chain: &old.chain, key });
-        let wanted = || Wanted { key: &key, profile: &profile, trust: &authority.trust, now: (self.clock)() };
+        let wanted = || Wanted {
+            key: &key,
+            profile: &profile,
+            any_subject: false,
+            trust: &authority.trust,
+            now: (self.clock)(),
+        };
         let came = self.asked(source, &request, &key, former, &|came| judge(came, &wanted()).map(drop))?;
         let _turn = self.turn()?;
         let keys = self.keys(passphrase);
@@ -186,7 +192,13 @@ impl<'a> Site<'a> {
         let profile = Profile { dn: dn.clone(), uses, days: DAYS, alternative_names: Vec::new() };
         let request = create::request(&profile, &key, kind.kind())?;
         drop(turn);
-        let wanted = || Wanted { key: &key, profile: &profile, trust: &authority.trust, now: (self.clock)() };
+        let wanted = || Wanted {
+            key: &key,
+            profile: &profile,
+            any_subject: false,
+            trust: &authority.trust,
+            now: (self.clock)(),
+        };
         let came = self.asked(source, &request, &key, None, &|came| judge(came, &wanted()).map(drop))?;
         let _turn = self.turn()?;
         let is_there = read_key(&path, self.passphrase)?.is_some_and(|now| now.public_eq(&key));

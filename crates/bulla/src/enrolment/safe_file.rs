@@ -4,6 +4,10 @@ use super::EnrolError;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use zeroize::Zeroizing;
+
+/// Largest file of a secret, in bytes.
+const SECRET_BYTES_MAX: u64 = 4096;
 
 /// A file that decides what is run or believed: of root or of this process's user, and for nobody else to write.
 ///
@@ -23,4 +27,36 @@ pub fn check_safe(path: &Path) -> Result<(), EnrolError> {
         return Err(not_safe(format!("it belongs to user {}", facts.uid())));
     }
     Ok(())
+}
+
+/// A file with a secret: as [`check_safe`], short, and for nobody else to read.
+///
+/// # Errors
+/// [`EnrolError::Unsafe`], [`EnrolError::File`].
+pub fn secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, EnrolError> {
+    const OTHERS: u32 = 0o077;
+    check_safe(path)?;
+    let facts = fs::metadata(path).map_err(EnrolError::file(path))?;
+    let bad = |why: &str| EnrolError::Unsafe { path: path.to_owned(), why: why.to_owned() };
+    if facts.mode() & OTHERS != 0 {
+        return Err(bad("others may read it"));
+    }
+    if facts.len() > SECRET_BYTES_MAX {
+        return Err(bad("it is too long for a secret"));
+    }
+    Ok(Zeroizing::new(fs::read(path).map_err(EnrolError::file(path))?))
+}
+
+/// The first line of a file with a secret.
+///
+/// # Errors
+/// As [`secret`]; the line is empty.
+pub fn secret_line(path: &Path) -> Result<Zeroizing<Vec<u8>>, EnrolError> {
+    let text = secret(path)?;
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = Zeroizing::new(line.strip_suffix(b"\r").unwrap_or(line).to_vec());
+    if line.is_empty() {
+        return Err(EnrolError::Unsafe { path: path.to_owned(), why: "its first line is empty".to_owned() });
+    }
+    Ok(line)
 }

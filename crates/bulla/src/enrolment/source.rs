@@ -39,4 +39,9 @@ pub trait Source {
     /// # Errors
     /// None came, in time and within the limits.
     fn certify(&self, question: &Question<'_>) -> Result<Vec<Certificate>, EnrolError>;
+
+    /// Whether the subject is the authority's matter, and the names alone are asked for.
+    fn chooses_subject(&self) -> bool {
+        false
+    }
 }

@@ -104,7 +104,8 @@ impl Site<'_> {
         let turn = self.turn()?;
         finish(self.data)?;
         let before = present(self.data, label)?;
-        let profile = profile(label, table, before.as_ref().map(|(certificate, _)| certificate))?;
+        let any_subject = source.chooses_subject();
+        let profile = profile(label, table, before.as_ref().map(|(certificate, _)| certificate), any_subject)?;
         let kind = table.key.unwrap_or(KEY);
         let path = self.data.join(ENROLMENT).join(format!("{label}.{PENDING}"));
         let key = pending_key(&path, kind)?;
@@ -114,7 +115,8 @@ impl Site<'_> {
         let former = before.as_ref().zip(former_key.as_ref());
         let former = former.filter(|((certificate, _), key)| certificate.public_key().public_eq(key));
         let former = former.map(|((certificate, chain), key)| Former { certificate, chain, key });
-        let wanted = || Wanted { key: &key, profile: &profile, trust: &authority.trust, now: (self.clock)() };
+        let wanted =
+            || Wanted { key: &key, profile: &profile, any_subject, trust: &authority.trust, now: (self.clock)() };
         let came = self.asked(source, &request, &key, former, &|came| judge(came, &wanted()).map(drop))?;
         let _turn = self.turn()?;
         let is_there = read_key(&path, None)?.is_some_and(|now| now.public_eq(&key));
@@ -133,11 +135,20 @@ impl Site<'_> {
 }
 
 /// What a new certificate shall say: as it is configured, else as the one before.
-fn profile(label: &str, table: &CertificateTable, before: Option<&Certificate>) -> Result<Profile, EnrolError> {
+fn profile(
+    label: &str,
+    table: &CertificateTable,
+    before: Option<&Certificate>,
+    any_subject: bool,
+) -> Result<Profile, EnrolError> {
     let missing = |key: &str| EnrolError::NotConfigured {
         what: format!("certificates.{label}.{key}, and there is no certificate before"),
     };
-    let dn = table.dn.as_ref().or(before.map(Certificate::dn)).ok_or_else(|| missing("dn"))?.clone();
+    let dn = match table.dn.as_ref().or(before.map(Certificate::dn)) {
+        // None is asked for, and that of the certificate before may be empty: this one is for the request's form.
+        _ if any_subject => format!("CN={label}").parse().map_err(|_| missing("dn"))?,
+        dn => dn.ok_or_else(|| missing("dn"))?.clone(),
+    };
     let alternative_names = match before {
         _ if !table.names.is_empty() => table.names.clone(),
         Some(before) => names(before.x509()),

@@ -2,10 +2,11 @@
 
 use super::files::{self, Authorities, Believed, OWN_LABEL, Shown};
 use super::refusal::{self, TlsRefusal, name_text};
-use super::{TlsSettings, server_name, staple};
+use super::{TlsSettings, proof, server_name, staple};
 use crate::catalog::cipher_spec::{CipherSpec, Protocols, listener_lists};
+use crate::folders::ENROLMENT;
 use bulla_device::PrivateKey;
-use bulla_device::tls::{client_hello_server_name, handshake_key};
+use bulla_device::tls::{client_hello_server_name, client_hello_speaks_only, handshake_key};
 use openssl::error::ErrorStack;
 use openssl::ssl::{
     AlpnError, ClientHelloResponse, SslContext, SslContextBuilder, SslMethod, SslMode, SslOptions, SslRef,
@@ -143,10 +144,11 @@ impl Shared {
         let asks = files::authorities_file(&self.dir, which).is_some() || key.spec.is_some();
         match key.side {
             Side::Server => {
-                choose_by_hello(&mut builder, Arc::downgrade(self));
+                look_at_hello(&mut builder, Arc::downgrade(self), Side::Server);
                 serve(&mut builder, own, believed, asks)?;
             }
             Side::Web => {
+                look_at_hello(&mut builder, Arc::downgrade(self), Side::Web);
                 speak_http(&mut builder);
                 // A session that is resumed brings its certificate with it, which may be revoked by now.
                 if self.resumes && !asks {
@@ -179,6 +181,25 @@ impl Shared {
         };
         ssl.set_verify(SslVerifyMode::PEER | required);
         Ok(())
+    }
+
+    /// Shows an authority what it looks for, where that is what the caller asks for. Whether it is.
+    fn prove(&self, ssl: &mut SslRef) -> Result<bool, TlsRefusal> {
+        if !client_hello_speaks_only(ssl, proof::PROTOCOL) {
+            return Ok(false);
+        }
+        let folder = self.dir.with_file_name(ENROLMENT).join(proof::FOLDER);
+        let name = client_hello_server_name(ssl).and_then(|name| String::from_utf8(name).ok());
+        let Some((certificate, key)) = name.and_then(|name| proof::shown(&folder, &name)) else { return Ok(false) };
+        let mut builder = begin(&Key { side: Side::Web, label: None, spec: None })?;
+        builder.set_certificate(&certificate)?;
+        builder.set_private_key(&key)?;
+        builder.set_alpn_select_callback(|_, offered| {
+            select_next_proto(proof::PROTOCOLS, offered).ok_or(AlpnError::ALERT_FATAL)
+        });
+        ssl.set_ssl_context(&builder.build())?;
+        ssl.set_verify(SslVerifyMode::NONE);
+        Ok(true)
     }
 
     /// Has the files looked at by the next handshake, as if a second had passed.
@@ -240,12 +261,19 @@ fn show(builder: &mut SslContextBuilder, own: &Shown, decrypts: bool) -> Result<
     }
 }
 
-/// The side that is called by a channel has that channel's settings.
-fn choose_by_hello(builder: &mut SslContextBuilder, shared: Weak<Shared>) {
+/// The side that is called by a channel has that channel's settings; one that is called by an authority for a proof
+/// shows that, on whichever port.
+fn look_at_hello(builder: &mut SslContextBuilder, shared: Weak<Shared>, side: Side) {
     builder.set_client_hello_callback(move |ssl, _alert| {
+        let looked = |shared: &Arc<Shared>, ssl: &mut SslRef| -> Result<(), TlsRefusal> {
+            if !shared.prove(ssl)? && side == Side::Server {
+                shared.choose(ssl)?;
+            }
+            Ok(())
+        };
         if refusal::is_first_hello(ssl)
             && let Some(shared) = shared.upgrade()
-            && let Err(refusal) = shared.choose(ssl)
+            && let Err(refusal) = looked(&shared, ssl)
         {
             crate::warning!(reason = refusal.reason().code, cause = refusal.cause(), "tls: {refusal}");
             refusal::leave(ssl, refusal);

@@ -7,6 +7,7 @@
 
 mod context;
 mod files;
+pub mod proof;
 mod refusal;
 mod server_name;
 mod staple;

@@ -161,6 +161,8 @@ impl TlsSocket {
             None => stream.do_handshake(),
         };
         match step {
+            // An authority has seen what it came for, and nothing else is spoken with it.
+            Ok(()) if self.stream.ssl().selected_alpn_protocol() == Some(tls::proof::PROTOCOL) => Ok(Moved::End),
             Ok(()) => {
                 self.established = true;
                 if let Some(aside) = self.aside.take() {

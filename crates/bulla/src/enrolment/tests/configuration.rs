@@ -29,11 +29,37 @@ fn a_file_is_understood_whole_or_refused_with_the_place() {
     refused(&text.replace("'server'", "'../server'"), "not a label");
     refused(&text.replace("trust = \"root.pem\"\n", ""), "missing field `trust`");
     refused(&text.replace("seconds = 5", "cmp = \"http://ca.example/\""), "it has both command and cmp");
-    refused(&text.replace("seconds = 5", "reference = \"1\""), "are of cmp");
+    refused(&text.replace("seconds = 5", "reference = \"1\""), "reference is of cmp");
     let cmp = text.replace("command = [\"/usr/bin/sign\", \"a b\"]", "cmp = \"http://ca.example/\"");
     assert_eq!(Configuration::parse(&cmp, Path::new("/x")).unwrap().authorities["away"].method(), "CMP");
-    refused(&cmp.replace("http:", "https:"), "is no address as");
+    refused(&cmp.replace("http:", "ftp:"), "no URL as https://ca.example/directory");
     refused(&cmp.replace("seconds = 5", "reference = \"1\""), "reference and secret_file go together");
-    refused(&cmp.replace("cmp = \"http://ca.example/\"\n", ""), "neither command nor cmp");
+    refused(&cmp.replace("cmp = \"http://ca.example/\"\n", ""), "neither command nor cmp nor acme");
     assert_eq!(Configuration::read(tempfile::tempdir().unwrap().path()).unwrap(), None);
+}
+
+#[test]
+fn an_authority_of_acme_is_asked_for_certificates_of_tls_over_https() {
+    let text = "[authorities.away]\nacme = \"https://ca.example:14000/directory\"\ntrust = \"root.pem\"\n\
+                contact = [\"mailto:mq@ca.example\"]\nterms_agreed = true\nhttp01_listen = \"127.0.0.1:5002\"\n\
+                [certificates.server]\nauthority = \"away\"\nnames = [\"dns:mq.example\", \"ip:192.0.2.7\"]\n";
+    let read = Configuration::parse(text, Path::new("/data/enrolment.toml")).unwrap();
+    let away = &read.authorities["away"];
+    assert_eq!((away.method(), away.place.0.as_str()), ("ACME", "away"));
+    assert!(away.source().unwrap().chooses_subject());
+    refused(&text.replace("https:", "http:"), "acme is spoken over https alone");
+    refused(&text.replace("dns:mq.example", "dns:*.example"), "acme can't prove dns:*.example");
+    refused(&text.replace("dns:mq.example", "uri:urn:x"), "acme can't prove uri:urn:x");
+    refused(&text.replace("mailto:", ""), "contact has URIs");
+    refused(&text.replace("terms_agreed = true", "binding_id = \"1\""), "binding_id and binding_key_file go together");
+    refused(&text.replace("terms_agreed = true", "challenge = \"dns-01\""), "dns-01");
+    refused(&text.replace("terms_agreed = true", "challenge = \"tls-alpn-01\""), "http01_listen is of the challenge");
+    refused(&text.replace("terms_agreed = true", "cmp = \"https://ca.example/\""), "it has both cmp and acme");
+    refused(&text.replace("terms_agreed = true", "reference = \"1\""), "reference is of cmp");
+    refused(&text.replace("acme = ", "cmp = "), "contact is of acme");
+    let ring = format!("{text}[rings.billing]\nauthority = \"away\"\n");
+    refused(&ring, "rings.billing: acme has certificates of TLS alone");
+    let names = format!("names = [{}]\n", "\"dns:a\", ".repeat(101));
+    let many = text.lines().filter(|line| !line.starts_with("names")).collect::<Vec<_>>().join("\n");
+    refused(&format!("{many}\n{names}"), "more than 100 names");
 }
