@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import urllib.error
 import urllib.request
 
@@ -64,6 +65,21 @@ def test_an_interval_without_work_shows_no_rate(site):
 def test_a_time_of_which_nothing_is_kept_is_refused(site):
     refused = site.qm.run("report", "crypto", "--data", site.qm.data, "--from", "2000-01-01 00:00:00", code=4)
     assert b"3200 MQRCCF_NONE_FOUND" in refused.stderr
+
+
+def test_the_metrics_say_when_certificates_and_revocation_lists_end(managers, authority):
+    qm = managers("ending", options=["--metrics", "127.0.0.1:0"])
+    def ends(name):
+        with urllib.request.urlopen(f"http://{metrics_address(qm)}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        samples = [line.rsplit(" ", 1) for line in lines if line.startswith(name + "{")]
+        return {labels.removeprefix(name): float(value) for labels, value in samples}
+    certificates = lambda: ends("bulla_certificate_not_after_seconds")  # noqa: E731
+    wait_until(lambda: any('where="tls/server.pem",use="tls"' in labels for labels in certificates()), "the listener's")
+    day = 86_400
+    assert all(day < end - time.time() < 20 * 366 * day for end in certificates().values())
+    assert ends("bulla_crl_next_update_seconds") == {}
+    assert qm.stop() == 0
 
 
 def test_nothing_else_than_the_metrics_is_served(site):

@@ -11,7 +11,10 @@ import pytest
 OPERATING = Path(__file__).parents[2] / "docs/operating"
 RULES = OPERATING / "alerts-bulla.yml"
 LABELS = {"instance": "qm", "job": "bulla"}
-# Of each alert the series that set it off, and those that do not; a value a minute.
+CERTIFICATE = {"where": "tls/server.pem", "use": "tls", "subject": "CN=localhost"}
+LIST = {"where": "rings/orders/crl", "issuer": "CN=authority"}
+KEY = {"subject": "CN=billing", "key": "0a"}
+# Of each alert the series that set it off, and those that do not, in one way or several; a value a minute.
 CASES = {
     "BullaDown": ({"up": (LABELS, "0x30")}, {"up": (LABELS, "1x30")}),
     "BullaMessageDefective": (
@@ -58,9 +61,47 @@ CASES = {
         {"bulla_device_up": (LABELS | {"device": "CARD"}, "0x30")},
         {"bulla_device_up": (LABELS | {"device": "CARD"}, "1x30")},
     ),
+    "BullaDeviceTokenRefused": (
+        {"bulla_device_token_refused": (LABELS | {"device": "VAULT"}, "1x30")},
+        {"bulla_device_token_refused": (LABELS | {"device": "VAULT"}, "0x30")},
+    ),
     "BullaCertificateNotRenewed": (
         {"bulla_enrolment_failures": (LABELS | {"place": "ring", "name": "billing"}, "5x30")},
         {"bulla_enrolment_failures": (LABELS | {"place": "ring", "name": "billing"}, "0 1 2 3 0x26")},
+    ),
+    # The tests' clock begins in 1970: they look at 25 minutes after it.
+    "BullaCertificateEnds": (
+        {"bulla_certificate_not_after_seconds": (LABELS | CERTIFICATE | {"renews": "no"}, "1200000x30")},
+        {"bulla_certificate_not_after_seconds": (LABELS | CERTIFICATE | {"renews": "no"}, "1220000x30")},
+        {"bulla_certificate_not_after_seconds": (LABELS | CERTIFICATE | {"renews": "yes"}, "1200000x30")},
+    ),
+    "BullaCertificateEnded": (
+        {"bulla_certificate_not_after_seconds": (LABELS | CERTIFICATE | {"renews": "yes"}, "1000x30")},
+        {"bulla_certificate_not_after_seconds": (LABELS | CERTIFICATE | {"renews": "yes"}, "2000x30")},
+    ),
+    "BullaRevocationListEnds": (
+        {
+            "bulla_crl_this_update_seconds": (LABELS | LIST, "0x30"),
+            "bulla_crl_next_update_seconds": (LABELS | LIST, "1500x30"),
+        },
+        {
+            "bulla_crl_this_update_seconds": (LABELS | LIST, "1000x30"),
+            "bulla_crl_next_update_seconds": (LABELS | LIST, "87400x30"),
+        },
+    ),
+    "BullaOldKeyNeeded": (
+        {
+            "bulla_key_use_messages": (LABELS | KEY, "5x30"),
+            "bulla_key_use_not_after_seconds": (LABELS | KEY, "100x30"),
+        },
+        {
+            "bulla_key_use_messages": (LABELS | KEY, "5x30"),
+            "bulla_key_use_not_after_seconds": (LABELS | KEY, "9000x30"),
+        },
+        {
+            "bulla_key_use_messages": (LABELS | KEY, "0x30"),
+            "bulla_key_use_not_after_seconds": (LABELS | KEY, "100x30"),
+        },
     ),
     "BullaNotReady": (
         {"bulla_unready": (LABELS | {"cause": "disk-low"}, "1x30")},
@@ -101,7 +142,8 @@ def test_the_rules_are_rules_about_series_that_there_are():
 
 @pytest.mark.parametrize("alert", CASES)
 def test_an_alert_fires_when_it_should_and_not_else(alert, tmp_path):
-    check(alert, zip(CASES[alert], (1, 0)), tmp_path)
+    fires, *others = CASES[alert]
+    check(alert, [(fires, 1), *((series, 0) for series in others)], tmp_path)
 
 
 def check(alert, cases, tmp_path):

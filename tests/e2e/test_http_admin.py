@@ -1,8 +1,10 @@
 """Commands and health over HTTP: what is answered, who may have what carried out, and what the audit log says of it."""
 
 import json
+import os
 import re
 import socket
+import subprocess
 import threading
 
 import pytest
@@ -14,6 +16,7 @@ PATH = "/ibmmq/rest/v2/admin/action/qmgr/BULLA/mqsc"
 JSON = "application/json"
 TEXT = "text/plain;charset=utf-8"
 BODY_BYTES_MAX = 128 << 10
+MIB = 1 << 20
 
 
 def command(web, text, path=PATH, **headers):
@@ -238,6 +241,49 @@ def test_health_needs_no_credentials_and_leaves_no_trace(qm, path):
         # The connection can sign in afterwards.
         web.authorization = basic("carol", qm.passwords["carol"])
         assert done(command(web, "PING QMGR"))["overallCompletionCode"] == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own that is full at 256 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={256 * MIB}", "bulla-test", folder]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only a superuser who may mount can make a small disk")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_while_the_disk_is_all_but_full_clients_are_kept_away_and_come_back(managers, small_disk):
+    qm = managers(data=small_disk / "qm", options=["--http", "127.0.0.1:0"])
+    qm.mqsc("DEFINE QLOCAL(Q)")
+    def ready():
+        with Web(qm) as web:
+            response, body = web.ask("GET", "/readyz")
+        return response.status, body.decode()
+    assert ready() == (200, "ok\n")
+    filler = small_disk / "filler"
+    def leave(free):
+        """Fills the disk, or empties it, until so many bytes are free."""
+        space = os.statvfs(small_disk)
+        there = filler.stat().st_size if filler.exists() else 0
+        with filler.open("ab") as file:
+            file.truncate(there + space.f_bavail * space.f_frsize - free)
+            os.posix_fallocate(file.fileno(), 0, max(1, os.fstat(file.fileno()).st_size))
+    leave(12 * MIB)
+    wait_until(lambda: ready()[0] == 503, "there is next to no room")
+    status, body = ready()
+    assert json.loads(body)["error"]["cause"] == "disk-low", body
+    with Web(qm) as web:
+        response, body = web.ask("GET", "/readyz", Accept="text/plain")
+        assert response.status == 503 and body.decode().startswith("disk-low: ")
+        assert web.ask("GET", "/livez")[0].status == 200, "it lives"
+        assert web.put("Q", b"x")[0].status == 201, "and does what it can"
+    leave(20 * MIB)
+    wait_until(lambda: ready() == (200, "ok\n"), "there is room again")
+    filler.unlink()
+    assert qm.stop() == 0, "".join(qm.log[-30:])
 
 
 def test_what_is_shown_is_bounded(qm):

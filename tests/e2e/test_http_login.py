@@ -5,10 +5,12 @@ import json
 import re
 import ssl
 import subprocess
+import urllib.request
 
 import pytest
 
 from manager import BULLA, wait_until
+from test_activity_report import metrics_address
 from test_http import TEXT, Web, basic, error, path, port
 
 COOKIE = "LtpaToken2"
@@ -322,3 +324,104 @@ def test_requests_keeps_the_cookie_of_its_session(qm):
         assert session.delete(url + resource()).status_code == 204
         assert not session.cookies and session.get(url + resource()).status_code == 401
         assert session.post(url + resource(), json=said).status_code == 204, "and in again"
+
+
+def shown(qm, user="*"):
+    """Log-ins as DISPLAY LOGIN has them."""
+    rows = re.findall(r"LOGIN\(([^)]*)\)(.*)", qm.mqsc(f"DISPLAY LOGIN('{user}')", code=None).replace("\n  ", " "))
+    rows = [(name, dict(re.findall(r"(\w+)\(([^)]*)\)", rest))) for name, rest in rows]
+    return [(name, row) for name, row in rows if row]
+
+
+def audited(qm):
+    """Entries of log-ins in the audit log."""
+    lines = qm.run("audit", "show", "--json", "--kind", "log-in", "--data", qm.data).stdout.decode().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_an_administrator_sees_log_ins_and_ends_one_or_all_of_a_user(managers):
+    options = ["--https", "127.0.0.1:0", "--http", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
+    qm = managers("http-login-shown", name="BULLA", options=options)
+    qm.add_user("orders")
+    qm.add_user("billing")
+    cookies = []
+    for user, tls in (("orders", True), ("orders", False), ("billing", True)):
+        with Web(qm, tls=tls) as web:
+            cookies.append(log_in(qm, web, user))
+    found = shown(qm)
+    assert [(name, row["NUMBER"], row["TLS"]) for name, row in found] == [
+        ("billing", "3", "YES"), ("orders", "1", "YES"), ("orders", "2", "NO")]
+    for _, row in found:
+        assert row["CONNAME"] == "127.0.0.1" and row["SINCE"] <= row["USED"] < row["UNTIL"]
+    assert not any(cookie.split("=", 1)[1] in str(found) for cookie in cookies)
+    assert "does not exist" in qm.mqsc("STOP LOGIN('billing') NUMBER(1)", code=None)
+    with Web(qm, tls=True) as waits:
+        qm.mqsc("DEFINE QLOCAL(Q)")
+        waits.send("DELETE", path("Q") + "?wait=100000", headers={"Cookie": cookies[0]})
+        wait_until(lambda: qm.status("Q")["IPPROCS"] == 1, "a reader waits")
+        assert "1 log-in ended" in qm.mqsc("STOP LOGIN('orders') NUMBER(1)")
+        is_over(waits.answer())
+    with Web(qm, tls=True) as web:
+        is_over(web.ask("GET", resource(), Cookie=cookies[0]))
+    with Web(qm) as web:
+        assert who(web, cookies[1])[0] == "orders", "the other one goes on"
+    assert "1 log-in ended" in qm.mqsc("STOP LOGIN('orders')")
+    assert [name for name, _ in shown(qm)] == ["billing"] and shown(qm, "orders") == []
+    with Web(qm, tls=True) as web:
+        assert web.ask("DELETE", resource(), Cookie=cookies[2])[0].status == 204
+    metrics = scraped(qm)
+    assert metrics["bulla_http_logins"] == "0" and metrics["bulla_http_logins_begun_total"] == "3"
+    assert metrics['bulla_http_logins_ended_total{cause="stopped"}'] == "2"
+    wait_until(lambda: len(audited(qm)) == 6, "each begin and each end is written down")
+    entries = audited(qm)
+    begun = [entry for entry in entries if entry["what"]["step"] == "begun"]
+    assert [(entry["who"]["user"], entry["what"]["number"]) for entry in begun] == [
+        ("orders", 1), ("orders", 2), ("billing", 3)]
+    assert all(entry["who"]["address"] == "127.0.0.1" for entry in begun)
+    ended = [entry["what"] for entry in entries if entry["what"]["step"] == "ended"]
+    assert [(what["user"], what["number"], what["cause"]) for what in ended] == [
+        ("orders", 1, "stopped"), ("orders", 2, "stopped"), ("billing", 3, "logged-out")]
+    assert not any(cookie.split("=", 1)[1] in json.dumps(entries) for cookie in cookies)
+    assert qm.stop() == 0
+
+
+def scraped(qm):
+    with urllib.request.urlopen(f"http://{metrics_address(qm)}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+
+def test_log_ins_last_as_long_as_the_queue_manager_says(managers):
+    qm = managers("http-login-times", name="BULLA", options=["--https", "127.0.0.1:0"])
+    qm.add_user("orders")
+    with Web(qm, tls=True) as web:
+        old = log_in(qm, web, "orders")
+        assert who(web, old)[0] == "orders"
+    qm.mqsc("ALTER QMGR LOGINIDLE(1)")
+    wait_until(lambda: shown(qm) == [], "it was idle")
+    qm.mqsc("ALTER QMGR LOGINIDLE(600) LOGINLIFE(2)")
+    with Web(qm, tls=True) as web:
+        is_over(web.ask("GET", resource(), Cookie=old))
+    with Web(qm, tls=True) as web:
+        young = log_in(qm, web, "orders")
+        wait_until(lambda: who(web, young) == 401, "however much it is used")
+    wait_until(lambda: [entry["what"].get("cause") for entry in audited(qm)].count("lifetime") == 1, "it is written down")
+    assert [entry["what"]["cause"] for entry in audited(qm) if entry["what"]["step"] == "ended"] == ["idle", "lifetime"]
+    assert "LOGINLIFE(2)" in qm.mqsc("DISPLAY QMGR LOGINLIFE")
+    for wrong in ("LOGINIDLE(0)", "LOGINLIFE(604801)"):
+        assert "LOGIN" in qm.mqsc(f"ALTER QMGR {wrong}", code=2)
+    assert qm.stop() == 0
+
+
+def test_stopping_log_ins_takes_the_role(qm):
+    def ask(user, text):
+        with Web(qm, tls=True, authorization=basic(user, qm.passwords[user])) as web:
+            return web.ask("POST", "/ibmmq/rest/v2/admin/action/qmgr/BULLA/mqsc", text, Content_Type=TEXT)
+    with Web(qm, tls=True) as web:
+        cookie = log_in(qm, web, "orders")
+    # `billing` has the role LOOK, `orders` has none.
+    assert ask("billing", "DISPLAY LOGIN('orders')")[0].status == 200
+    assert ask("billing", "STOP LOGIN('orders')")[0].status == 403
+    assert ask("orders", "DISPLAY LOGIN('*')")[0].status == 403
+    with Web(qm, tls=True) as web:
+        assert who(web, cookie)[0] == "orders"

@@ -2,6 +2,8 @@
 is lost, and none is taken for defective. The server is a stand-in by the published API, or the real one (transit.py)."""
 
 import json
+import re
+import urllib.request
 
 import pytest
 
@@ -9,6 +11,7 @@ from manager import shown_rows, wait_until
 from pki import openssl
 from proton_driver import Refused
 from sites import clear, copy
+from test_activity_report import metrics_address
 from test_devices import meters
 from transit import POLICY, Server
 
@@ -26,14 +29,14 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="module")
 def qm(server, managers):
     """A queue manager whose users' keys are in the engine: one made by `bulla`, one that was there."""
-    qm = managers("with-transit")
+    qm = managers("with-transit", options=["--metrics", "127.0.0.1:0"])
     qm.mqsc(
         f"DEFINE DEVICE(VAULT) TYPE(TRANSIT) ADDRESS('{server.address}') CAFILE('{server.ca}') + \n"
         f"  TOKENFILE('{server.token_file}') ENGINES(2) TIMEOUT(2000)\nSTART DEVICE(VAULT)"
     )
     data = ["--data", qm.data]
     qm.run("cert", "create", "--ca", "trade", "--dn", "CN=trade,O=Transit", *data)
-    for user in ("orders", "billing", "clear"):
+    for user in ("orders", "billing", "clear", "admin"):
         qm.add_user(user)
     qm.run("cert", "create", "--ring", "orders", "--dn", "CN=orders,O=Transit", "--key", "rsa2048", "--label", "orders",
            "--signer", "trade", "--device", "VAULT", "--share", "billing", *data)
@@ -223,6 +226,14 @@ def test_doctor_uses_the_key_as_a_message_does(qm):
     assert "orders → billing" in said["PROBE"] and "its key is in the transit engine of VAULT, which runs" in said["DEVICES"]
 
 
+def refused_tokens(qm):
+    """By device, as the metrics have them."""
+    with urllib.request.urlopen(f"http://{metrics_address(qm)}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    found = (re.match(r'bulla_device_token_refused\{device="(.*)"\} (.*)', line) for line in lines)
+    return {match[1]: match[2] for match in found if match}
+
+
 def test_while_the_server_is_sealed_messages_wait_and_other_keys_go_on(qm, server):
     with qm.connect("orders") as orders:
         orders.put("SEALED", clear(b"before"))
@@ -259,15 +270,27 @@ def test_a_token_that_ends_is_replaced_while_messages_flow_and_is_nowhere_shown(
         assert bytes(billing.get("SEALED").body) == b"with another token"
     wait_until(lambda: any("has another one, which is used" in line for line in qm.log), "the log says so")
 
+    with qm.connect("admin") as admin:
+        admin.get_all("SYSTEM.ADMIN.QMGR.EVENT", credit=100)
+    assert refused_tokens(qm) == {"VAULT": "0"}
     server.revoke(server.token)
-    with qm.connect("orders", timeout=90) as orders:
+    with qm.connect("orders", timeout=90) as orders, qm.connect("orders", timeout=90) as other:
         with pytest.raises(Refused, match="2063"):
             orders.put("SEALED", clear(b"never"))
+        with pytest.raises(Refused, match="2063"):
+            other.put("SEALED", clear(b"nor this"))
+    assert refused_tokens(qm) == {"VAULT": "1"}
+    with qm.connect("admin") as admin:
+        events = [json.loads(bytes(message.body)) for message in admin.get_all("SYSTEM.ADMIN.QMGR.EVENT", credit=100)]
+    [event] = [event for event in events if event["event"] == "DEVICE.TOKEN.REFUSED"]
+    assert event["device"] == "VAULT" and "refused the token (403)" in event["why"], "one, and not one a message"
+    assert sum("write a good one into" in line for line in qm.log) == 1, "and one line of the log"
     shown = device(qm)
     assert shown["STATUS"] == "OFFLINE" and "refused the token (403)" in shown["REASON"]
     assert any("write a good one into" in line for line in qm.log)
     gone, server.token = server.token, server.new_token()
     wait_until(lambda: runs(qm), "the new token is read", 60)
+    assert refused_tokens(qm) == {"VAULT": "0"}
     with qm.connect("orders") as orders, qm.connect("billing") as billing:
         orders.put("SEALED", clear(b"again"))
         assert bytes(billing.get("SEALED").body) == b"again"

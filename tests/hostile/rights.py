@@ -635,6 +635,19 @@ def inhibit_and_allow(insider, pace):
             peers.listen(PATIENCE)
 
 
+def log_in_and_leave(insider, pace):
+    """Logs in over HTTP and leaves the cookie, again and again: each is checked, and of each the audit log may tell."""
+    said = json.dumps({"username": insider.user, "password": insider.password}).encode()
+    head = ["POST /ibmmq/rest/v3/login HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+    asked = "\r\n".join([*head, f"Content-Length: {len(said)}", "", ""]).encode() + said
+    with ExitStack() as stack:
+        peers = Peers(insider, stack, 2, b"", port=insider.http_port)
+        while not pace.pause(0.02):
+            for peer in peers.all():
+                peers.send(peer, asked)
+            peers.listen(PATIENCE)
+
+
 # Roles
 
 
@@ -655,12 +668,14 @@ def command(insider, pace, text):
 def show_everything(insider, pace):
     """Shows all queues, what goes on there, and all records."""
     shown = ("QLOCAL(*) ALL", "QSTATUS(*) ALL", "AUTHREC", "CONN(*) ALL", "SUB(*) ALL", "KEYUSE(*)", "KEYROTATE('*')")
+    shown += ("LOGIN('*')",)
     command(insider, pace, "\n".join(f"DISPLAY {what}" for what in shown))
 
 
 def check_policies(insider, pace):
     """Tries what a policy would do with the messages that there are, clears a queue, and looks through dead letters."""
     commands = ("CHECK POLICY(RIGHTS.CHECKED) MESSAGES(100)", "CLEAR QLOCAL(RIGHTS.EMPTY)", "REPLAY QLOCAL(RIGHTS.DEEP)")
+    commands += ("STOP LOGIN('log-in-and-leave')",)
     command(insider, pace, "\n".join(commands))
 
 
@@ -704,6 +719,7 @@ LOOPS = [
     Loop("CONNECT", sign_in_and_leave),
     Loop("CONNECT", attach_what_is_refused),
     Loop("CONNECT", begin_and_end_sessions),
+    Loop("CONNECT", log_in_and_leave),
     Loop("ALTUSR", act_as_one_after_the_other, (("QMGR", None, "ALTUSR"),)),
     # INQ answers an attach, which takes PUT.
     Loop("INQ", ask_about_policies, queue("RIGHTS.SEALED", "PUT, INQ"), ring=True),

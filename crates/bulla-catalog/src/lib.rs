@@ -16,6 +16,7 @@ pub mod exit_codes;
 pub mod findings;
 pub mod limits;
 pub mod lockouts;
+pub mod log_ins;
 pub mod names;
 pub mod objects;
 pub mod peer_name;
@@ -32,7 +33,8 @@ pub use definitions::OBJECTS_MAX;
 pub use objects::{
     ADAPTERS_MAX, AliasQueue, BASE_TOPIC, Backout, BaseProfile, CHANNEL_NAME_CHARS_MAX, CHANNELS_MAX,
     ChannelDefinition, ChannelKind, DEPTH_MAX, DEVICES_MAX, DISPATCHERS_MAX, Definitions, Delivery, DeviceDefinition,
-    Full, LocalQueue, MESSAGE_BYTES_MAX, ModelQueue, ModelSetup, Named, Needed, Object, Protection, QueueManager,
-    RemoteQueue, Setup, Sort, Subscription, TokenSetup, Topic, TransitSetup, TriggerType, Usage,
+    Full, LOG_IN_IDLE_SECONDS, LOG_IN_LIFE_SECONDS, LocalQueue, MESSAGE_BYTES_MAX, ModelQueue, ModelSetup, Named,
+    Needed, Object, Protection, QueueManager, RemoteQueue, Setup, Sort, Subscription, TokenSetup, Topic, TransitSetup,
+    TriggerType, Usage,
 };
 pub use resolve::{Destination, ResolveError, Resolved, Transmission};

@@ -1,7 +1,7 @@
 //! Which keys messages need, and who has them: what the stores count by the names of keys, told of users and
 //! certificates.
 
-use crate::catalog::status::{KeyUseStatus, Stranded};
+use crate::catalog::status::{KeyUseStatus, NeededKey, Stranded};
 use crate::catalog::{Definitions, Usage};
 use crate::manager::{Manager, State};
 use crate::maps::HashMap;
@@ -372,6 +372,24 @@ impl KnownKeys {
             rows.append(&mut of_queue);
         }
         rows
+    }
+
+    /// Each key that messages of these queues need, with all of them together. Those are left out of which it is not
+    /// known what opens them.
+    pub fn needed(&self, needs: &[QueueNeeds]) -> Vec<NeededKey> {
+        let mut by_name: HashMap<&[u8], NeededKey> = HashMap::default();
+        for one in needs.iter().flat_map(|needs| &needs.there) {
+            for name in one.names.iter().flat_map(|names| names.iter()) {
+                by_name.entry(name).or_insert_with(|| self.needed_key(name)).messages += u64::from(one.messages);
+            }
+        }
+        by_name.into_values().collect()
+    }
+
+    fn needed_key(&self, name: &[u8]) -> NeededKey {
+        let KeyUseStatus { subject, serial, key_id, users, valid_to_ms, .. } = self.row("", Some(name));
+        let not_after = valid_to_ms.map(|ms| ms / 1000);
+        NeededKey { subject, serial, key_id, messages: 0, is_here: !users.is_empty(), not_after }
     }
 
     /// What is said of the key of that name; of none, of messages of which it is not known what opens them.

@@ -32,7 +32,7 @@ use crate::report_options;
 pub use crate::route::Route;
 use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
-use crate::sign_in::sessions::{LoginId, Sessions};
+use crate::sign_in::sessions::{Ended, LoginId, Sessions, Way};
 use crate::sign_in::tokens::Tokens;
 use crate::stores::Stores;
 use crate::stranded_now::StrandedNow;
@@ -262,6 +262,8 @@ impl Manager {
     ) -> Self {
         let tokens = Tokens::new(&data);
         tokens.follow(&definitions.queue_manager);
+        let sessions = Sessions::new(audit.clone());
+        sessions.follow(&definitions.queue_manager, Instant::now());
         let peer_lines = Arc::<PeerLines>::default();
         let definitions_writer = Arc::<Writer>::default();
         Self {
@@ -281,7 +283,7 @@ impl Manager {
                 users,
                 tokens,
                 checks: Checks::default(),
-                sessions: Sessions::default(),
+                sessions,
                 required: AtomicBool::new(definitions.queue_manager.sign_in_required),
                 lockouts: Mutex::default(),
             },
@@ -361,9 +363,10 @@ impl Manager {
     /// is locked out ends it.
     pub fn session(&self, session: LoginId, tls: bool, address: IpAddr) -> Option<String> {
         let now = self.clock.now();
-        let user = self.sign_ins.sessions.uses(session, tls, &self.sign_ins.users, now)?;
+        let user =
+            self.sign_ins.sessions.uses(session, Way { tls, address: Some(address) }, &self.sign_ins.users, now)?;
         if self.lockouts().is_locked(&user, address, now) {
-            self.sign_ins.sessions.end(session);
+            self.sign_ins.sessions.end(session, Ended::LockedOut, now);
             return None;
         }
         Some(user)

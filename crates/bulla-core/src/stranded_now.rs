@@ -1,6 +1,6 @@
 //! Messages that no key ring here can open, and keys that are gone, as they were found when they were looked for last.
 
-use crate::catalog::status::{MissingKey, Stranded};
+use crate::catalog::status::{MissingKey, NeededKey, Stranded};
 use bulla_queue::{KeyNames, Keys};
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,6 +16,8 @@ pub struct StrandedNow {
     pub without_key: HashSet<KeyNames>,
     /// Keys that rings here had, that messages need, and that are gone.
     pub missing: Vec<MissingKey>,
+    /// Every key that messages need.
+    pub needed: Vec<NeededKey>,
 }
 
 impl StrandedNow {

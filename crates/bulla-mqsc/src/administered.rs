@@ -11,6 +11,7 @@ use bulla_catalog::diagnosis::Diagnosis;
 use bulla_catalog::findings::Findings;
 use bulla_catalog::limits::UserStatus;
 use bulla_catalog::lockouts::InForce;
+use bulla_catalog::log_ins::LoggedIn;
 use bulla_catalog::status::{
     ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, EnrolmentStatus, InitiatorStatus,
     KeyRotationStatus, KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel, SubscriptionStatus,
@@ -160,6 +161,16 @@ pub trait Administered {
 
     /// Ends those lockouts that it is told yes for; how many that were.
     fn end_lockouts(&mut self, _ends: &dyn Fn(&InForce) -> bool) -> usize {
+        0
+    }
+
+    /// Log-ins over HTTP, by user and number. None where the target has no connections.
+    fn log_ins(&self) -> Vec<LoggedIn> {
+        Vec::new()
+    }
+
+    /// Ends those log-ins whose user and number it is told yes for; how many that were.
+    fn end_log_ins(&mut self, _ends: &dyn Fn(&str, u64) -> bool) -> usize {
         0
     }
 

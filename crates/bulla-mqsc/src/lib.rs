@@ -28,6 +28,7 @@ pub mod kept;
 mod key_rotation;
 mod key_use;
 mod lockout;
+mod log_in;
 pub mod meters;
 mod nouns;
 pub mod objects;

@@ -3,6 +3,7 @@
 use super::reply::{Outcome, Reply, Row};
 use super::run::{AdminError, Administered, Applied, Replay, Replayed, execute};
 use bulla_catalog::connections::{Connected, ConnectionId, Connections};
+use bulla_catalog::log_ins::LoggedIn;
 use bulla_catalog::status::{CostSnapshot, PolicyStatus, QueueStatus, Snapshot, TaskSnapshot};
 use bulla_catalog::{Change, Definitions};
 
@@ -15,6 +16,7 @@ pub(super) struct Metered {
     pub(super) queue: Option<QueueStatus>,
     pub(super) policy: PolicyStatus,
     pub(super) connections: Vec<Connected>,
+    pub(super) log_ins: Vec<LoggedIn>,
 }
 
 impl Default for Metered {
@@ -27,6 +29,7 @@ impl Default for Metered {
             queue: None,
             policy: PolicyStatus::default(),
             connections: Vec::new(),
+            log_ins: Vec::new(),
         }
     }
 }
@@ -72,6 +75,16 @@ impl Administered for Metered {
     fn stop_connection(&mut self, id: ConnectionId) -> Result<Option<Connected>, AdminError> {
         let found = self.connections.iter().position(|connection| connection.id == id);
         Ok(found.map(|found| self.connections.remove(found)))
+    }
+
+    fn log_ins(&self) -> Vec<LoggedIn> {
+        self.log_ins.clone()
+    }
+
+    fn end_log_ins(&mut self, ends: &dyn Fn(&str, u64) -> bool) -> usize {
+        let before = self.log_ins.len();
+        self.log_ins.retain(|one| !ends(&one.user, one.number));
+        before - self.log_ins.len()
     }
 
     fn device_meters(&mut self, _: Option<u64>) -> Result<Snapshot, AdminError> {

@@ -8,8 +8,8 @@ use super::parse::{self, Statement, SyntaxError};
 use super::reply::{Failure, FailureKind, Outcome, Reply};
 use super::table::{Act, Defining, Doing, Key};
 use super::{
-    channel, connection, dead_letters, diagnosis, enrolment, key_rotation, key_use, lockout, policy_check, reference,
-    reseal, status, topic_status, unit,
+    channel, connection, dead_letters, diagnosis, enrolment, key_rotation, key_use, lockout, log_in, policy_check,
+    reference, reseal, status, topic_status, unit,
 };
 use crate::nouns::{self, authority, channel_rule, noun, queue_manager, queues};
 use bulla_catalog::system_queues::ERROR_QUEUE;
@@ -243,6 +243,8 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Doing::DisplayKeyRotation => key_rotation::display(statement, target).map(Outcome::Rows),
         Doing::DisplayLockout => lockout::display(statement, &target.lockouts()).map(Outcome::Rows),
         Doing::ResetLockout => lockout::reset(statement, target),
+        Doing::DisplayLogIn => log_in::display(statement, &target.log_ins()).map(Outcome::Rows),
+        Doing::StopLogIn => log_in::stop(statement, target),
         Doing::DisplayConnection => connection::display(statement, target).map(Outcome::Rows),
         Doing::StopConnection => connection::stop(statement, target),
         Doing::PingManager => ping(target),

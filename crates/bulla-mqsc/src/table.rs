@@ -12,6 +12,7 @@ mod key;
 mod key_rotation;
 mod key_use;
 mod lockout;
+mod log_in;
 pub(crate) mod messages;
 mod protection;
 mod queue_status;
@@ -195,6 +196,8 @@ pub enum Doing {
     DisplayEnrolment,
     DisplayLockout,
     ResetLockout,
+    DisplayLogIn,
+    StopLogIn,
     DisplayConnection,
     StopConnection,
     PingManager,
@@ -390,6 +393,7 @@ const NOUNS: &[(&str, &[&str])] = &[
     ("KEYROTATE", &["KR"]),
     ("ENROL", &[]),
     ("LOCKOUT", &[]),
+    ("LOGIN", &[]),
     ("CONN", &[]),
 ];
 

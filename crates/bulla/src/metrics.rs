@@ -5,21 +5,28 @@
 //! [`REQUEST_BYTES_MAX`], and one connection is answered after another, each within [`CONNECTION_TIME_MAX`], so that an
 //! unauthenticated client costs little.
 
+mod ends;
 mod enrolment;
 mod health;
+mod keys;
 mod limits;
+mod log_ins;
 mod traffic;
 
 use crate::audit::AuditCounts;
+use crate::catalog::log_ins::LogInCounts;
 use crate::catalog::status::{
     CostSnapshot, DeviceMeters, DeviceState, EnrolmentStatus, PROCESS, Snapshot, TaskKind, TaskMeters, TaskSnapshot,
 };
 use crate::manager::UnitCounts;
 use bulla_device::role::{self, Role};
 use bulla_device::{Histogram, Kind, OperationMeter};
+pub use ends::{CertificateEnd, Ends, KnownEnds, ListEnd, ends_text};
 pub use enrolment::enrolments_text;
 pub use health::{HealthSnapshot, health_text};
+pub use keys::{KeySnapshot, keys_text};
 pub use limits::{LimitSnapshot, limits_text};
+pub use log_ins::log_ins_text;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -75,8 +82,12 @@ pub struct Counts {
     pub limits: LimitSnapshot,
     /// Certificates that renew by themselves.
     pub enrolments: Vec<EnrolmentStatus>,
-    /// Private keys that are gone though messages need them.
-    pub missing_keys: usize,
+    /// When certificates and revocation lists end.
+    pub ends: Ends,
+    /// Keys that messages need.
+    pub keys: KeySnapshot,
+    /// Log-ins over HTTP.
+    pub log_ins: LogInCounts,
     /// Whether the queue manager is well.
     pub health: HealthSnapshot,
 }
@@ -90,10 +101,12 @@ impl Counts {
             + &units_text(&self.units)
             + &audit_text(&self.audit)
             + &limits_text(&self.limits)
+            + &log_ins_text(&self.log_ins)
             + &enrolments_text(&self.enrolments)
+            + &ends_text(&self.ends)
             + &health_text(&self.health)
             + &traffic_text(&self.traffic)
-            + &keys_text(self.missing_keys)
+            + &keys_text(&self.keys)
     }
 }
 
@@ -110,16 +123,6 @@ fn audit_text(counts: &AuditCounts) -> String {
         family.begin(name, "counter", help);
         family.sample("", "", count);
     }
-    out
-}
-
-/// Keys that are gone, as text.
-fn keys_text(missing: usize) -> String {
-    let mut out = String::new();
-    let mut family = Family { out: &mut out, name: "", is_begun: false, kind: "", help: "" };
-    let help = "Private keys that key rings here had, that messages need, and that are in no ring any more.";
-    family.begin("bulla_missing_keys", "gauge", help);
-    family.sample("", "", missing);
     out
 }
 
@@ -566,7 +569,9 @@ mod tests {
             audit: AuditCounts { written: 9, dropped: 2, failures: 1 },
             limits: limits::tests::busy(),
             enrolments: enrolment::tests::two(),
-            missing_keys: 2,
+            ends: ends::tests::two(),
+            keys: keys::tests::busy(),
+            log_ins: log_ins::tests::some(),
             health: health::tests::busy(),
         }
     }

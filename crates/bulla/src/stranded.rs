@@ -114,6 +114,7 @@ impl Watch {
             by_queue: known.stranded(&needs, elsewhere, wall_ms(wall)),
             without_key: known.without_key(&needs, elsewhere),
             missing: self.own_keys.missing(&known, &needs, elsewhere),
+            needed: known.needed(&needs),
         };
         self.own_keys.save();
         self.tell_of_recipients(&known);
@@ -203,6 +204,59 @@ pub(crate) fn without_key(policy: &str, dn: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::{Listen, Running, Settings, start};
+    use bulla_queue::{Keys, Message};
+    use bytes::Bytes;
+
+    /// What lies on the queue for events, once something does.
+    fn first_event(running: &Running) -> String {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let mut state = running.manager().lock();
+            let queue = state.store.queue("SYSTEM.ADMIN.QMGR.EVENT").unwrap();
+            if let Some(found) = state.store.lock_next(queue, None, 0) {
+                let body = crate::envelope::payload_of(&state.store.body(found.id).unwrap()).to_contiguous();
+                return String::from_utf8_lossy(&body).into_owned();
+            }
+            drop(state);
+            assert!(Instant::now() < deadline, "no event came");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_queue_manager_raises_the_event_for_what_has_lain_stranded_for_an_hour_and_not_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let amqp = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+        let listen = Listen { amqp, ..Listen::default() };
+        let settings = Settings { listen, ..Settings::new(directory.path().to_owned()) };
+        let running = start(&settings).unwrap();
+        let define = "DEFINE QLOCAL(OLD); DEFINE QLOCAL(YOUNG)";
+        crate::admin::request(directory.path(), define).unwrap();
+        {
+            let state = &mut *running.manager().lock();
+            for (name, minutes) in [("OLD", 61), ("YOUNG", 58)] {
+                let queue = state.store.queue(name).unwrap();
+                let put_at_ms = wall_ms(SystemTime::now()) - 60_000 * minutes;
+                let keys = Keys::OneOf([Bytes::from_static(b"a key that is nowhere")].into());
+                let message = Message { put_at_ms, keys, ..Message::new(true, Bytes::from_static(b"sealed").into()) };
+                state.store.put(queue, message).unwrap();
+            }
+            state.store.sync(Instant::now()).unwrap();
+        }
+        running.stop().unwrap();
+        // Its own thread looks at the start, and finds in the journal how old they are.
+        let running = start(&settings).unwrap();
+        let event = first_event(&running);
+        assert!(event.contains("MESSAGES.STRANDED") && event.contains("\"queue\":\"OLD\""), "{event}");
+        assert!(event.contains("\"nokey\":1"), "{event}");
+        let state = running.manager().lock();
+        let queue = state.store.queue("SYSTEM.ADMIN.QMGR.EVENT").unwrap();
+        assert_eq!(state.store.status(queue).unwrap().depth, 1, "and none of the other one");
+        drop(state);
+        assert_eq!(running.manager().stranded().by_queue.len(), 2, "which is counted");
+        running.stop().unwrap();
+    }
 
     #[test]
     fn a_recipient_is_told_of_once_until_there_is_a_key() {

@@ -18,7 +18,7 @@ pub use device::{BaseProfile, DEVICES_MAX, DeviceDefinition, ModelSetup, Setup, 
 pub use model::ModelQueue;
 pub use process::Process;
 pub use queue::{Backout, DEPTH_MAX, Delivery, Full, LocalQueue, MESSAGE_BYTES_MAX, TriggerType, Usage};
-pub use queue_manager::{ADAPTERS_MAX, DISPATCHERS_MAX, QueueManager};
+pub use queue_manager::{ADAPTERS_MAX, DISPATCHERS_MAX, LOG_IN_IDLE_SECONDS, LOG_IN_LIFE_SECONDS, QueueManager};
 pub use remote::RemoteQueue;
 pub use sorts::{Definitions, Named, Object, Sort};
 pub use subscription::Subscription;

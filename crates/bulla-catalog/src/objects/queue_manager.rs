@@ -44,6 +44,10 @@ pub struct QueueManager {
     pub channel_authentication: bool,
     /// CHCKCLNT(REQUIRED): clients must sign in.
     pub sign_in_required: bool,
+    /// LOGINIDLE: seconds without a request after which a log-in over HTTP is over.
+    pub log_in_idle_seconds: u32,
+    /// LOGINLIFE: seconds after which a log-in over HTTP is over, however much it is used.
+    pub log_in_life_seconds: u32,
     /// OAUTHISS: whose tokens are accepted; none where no tokens are.
     pub token_issuer: Option<String>,
     /// OAUTHAUD: for whom they must be; none for the queue manager by its name.
@@ -75,12 +79,19 @@ impl QueueManager {
             trigger_interval_ms: 999_999_999,
             channel_authentication: true,
             sign_in_required: false,
+            log_in_idle_seconds: LOG_IN_IDLE_SECONDS,
+            log_in_life_seconds: LOG_IN_LIFE_SECONDS,
             token_issuer: None,
             token_audience: None,
             token_user_claim: "sub".into(),
         }
     }
 }
+
+/// LOGINIDLE unless another time is set: half an hour.
+pub const LOG_IN_IDLE_SECONDS: u32 = 1_800;
+/// LOGINLIFE unless another time is set: a working day.
+pub const LOG_IN_LIFE_SECONDS: u32 = 28_800;
 
 /// Most dispatchers: a set of them is one word.
 pub const DISPATCHERS_MAX: usize = 64;

@@ -52,6 +52,23 @@ impl MissingKey {
     }
 }
 
+/// A key that messages need, on whatever queues they are.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct NeededKey {
+    /// The subject of its certificate; empty where no ring here has that.
+    pub subject: String,
+    /// The certificate's serial number, hexadecimal; empty where messages name the key by its identifier alone.
+    pub serial: String,
+    /// The key identifier, hexadecimal, where messages name the key by that.
+    pub key_id: String,
+    /// Messages on queues that it opens.
+    pub messages: u64,
+    /// Whether a ring here has the private key and can be read.
+    pub is_here: bool,
+    /// When its certificate ends, seconds since 1970, where a ring here has it.
+    pub not_after: Option<u64>,
+}
+
 /// What the messages of one queue need of one key.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KeyUseStatus {

@@ -16,7 +16,7 @@ pub use cost::{CostSnapshot, PROCESS, ScratchUse, UNATTRIBUTED};
 pub use device::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
 pub use enrolment::{EnrolmentState, EnrolmentStatus};
 pub use key_rotation::{KeyOfRotation, KeyRotationStatus};
-pub use key_use::{KeyUseStatus, MissingKey, Stranded};
+pub use key_use::{KeyUseStatus, MissingKey, NeededKey, Stranded};
 pub use protection::Deed;
 pub use protection::{DeviceWait, ProtectionMeters};
 pub use queue::{PolicySnapshot, PolicyStatus, QueueSnapshot, QueueStatus};

@@ -72,6 +72,8 @@ pub enum Kind {
     Refusals,
     /// Too many attempts to sign in were wrong: further ones are refused for a time.
     Lockout,
+    /// A user logged in over HTTP, or a log-in was over.
+    LogIn,
     /// How often a private key of a ring was used.
     KeyUse,
     /// A step of the change of a key was done.
@@ -90,7 +92,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 15] = [
+    pub const ALL: [Kind; 16] = [
         Kind::Start,
         Kind::Stop,
         Kind::Command,
@@ -99,6 +101,7 @@ impl Kind {
         Kind::Refusal,
         Kind::Refusals,
         Kind::Lockout,
+        Kind::LogIn,
         Kind::KeyUse,
         Kind::KeyRotation,
         Kind::Certificate,
@@ -120,6 +123,7 @@ impl Kind {
             Kind::Refusal => "refusal",
             Kind::Refusals => "refusals",
             Kind::Lockout => "lockout",
+            Kind::LogIn => "log-in",
             Kind::KeyUse => "key-use",
             Kind::KeyRotation => "key-rotation",
             Kind::Certificate => "certificate",

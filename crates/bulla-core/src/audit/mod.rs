@@ -5,8 +5,10 @@
 //! chain and writes them: at once where a caller waits, otherwise once a second. Nothing that is noted can fail or hold
 //! up what it tells of.
 
+mod allowance;
 pub mod entry;
 mod key_use;
+mod log_ins;
 mod refusals;
 
 pub use entry::{Entry, EntryHash, Kind, Who, Written};
@@ -17,6 +19,7 @@ use crate::wall_clock::wall_ms;
 use bulla_device::role::{self, Role};
 use bulla_seal::certificate::Certificate;
 use key_use::KeyUses;
+use log_ins::{Half, LogIns};
 use refusals::Refusals;
 use serde_json::json;
 use std::fmt::{self, Display};
@@ -130,6 +133,7 @@ struct Inner {
     /// With when they happened.
     entries: Vec<(u64, Entry)>,
     refusals: Refusals,
+    log_ins: LogIns,
     /// Entries that found no room since the last gap was told.
     left_out: u64,
     keys: KeyUses,
@@ -240,6 +244,33 @@ impl Audit {
         self.shared.work.notify_one();
     }
 
+    /// A user has logged in over HTTP: an entry each, and of a flood of them some and how many more there were.
+    pub fn logged_in(&self, now: Instant, user: &str, address: String, number: u64, tls: bool) {
+        let who = Who::Connection { user: Some(user.to_owned()), address };
+        let what = json!({ "step": "begun", "number": number, "tls": tls });
+        self.log_in(now, (user, Half::Begun), Entry::new(Kind::LogIn, who, what));
+    }
+
+    /// A log-in over HTTP is over, because of `cause`; the same.
+    pub fn logged_out(&self, now: Instant, who: Who, user: &str, number: u64, cause: &str, lasted: Duration) {
+        let what = json!({
+            "step": "ended",
+            "user": entry::cut(user),
+            "number": number,
+            "cause": cause,
+            "seconds": lasted.as_secs(),
+        });
+        self.log_in(now, (user, Half::Ended), Entry::new(Kind::LogIn, who, what));
+    }
+
+    fn log_in(&self, now: Instant, (user, half): (&str, Half), entry: Entry) {
+        if self.shared.lock().log_ins.may_write(now, user, half) {
+            self.note(entry);
+        } else {
+            self.shared.work.notify_one();
+        }
+    }
+
     /// Too many attempts to sign in were wrong: as a user, or from an address, or both.
     pub fn locked_out(&self, user: Option<&str>, address: Option<&str>, failures: u32, seconds: u64) {
         let what =
@@ -309,6 +340,7 @@ impl Shared {
             inner: Mutex::new(Inner {
                 entries: Vec::new(),
                 refusals: Refusals::default(),
+                log_ins: LogIns::default(),
                 left_out: 0,
                 keys: KeyUses::default(),
                 asked: 0,
@@ -339,8 +371,11 @@ impl Shared {
                 let now = Instant::now();
                 let since = synced_at.map_or(SYNC_EVERY, |at| now.saturating_duration_since(at));
                 let is_urgent = inner.asked > inner.answered || inner.closed;
-                let waits =
-                    !inner.entries.is_empty() || inner.left_out > 0 || inner.refusals.has_more() || keeper.has_more();
+                let waits = !inner.entries.is_empty()
+                    || inner.left_out > 0
+                    || inner.refusals.has_more()
+                    || inner.log_ins.has_more()
+                    || keeper.has_more();
                 if is_urgent || since >= SYNC_EVERY && (waits || inner.keys.are_due(now)) {
                     break;
                 }
@@ -359,12 +394,13 @@ impl Shared {
             let mut entries = std::mem::take(&mut inner.entries);
             let left_out = std::mem::take(&mut inner.left_out);
             let more = inner.refusals.take_more(now, closed);
+            let more_log_ins = inner.log_ins.take_more(now, closed);
             let used = inner.keys.take_due(now, closed);
             let last = inner.last.take_if(|_| closed);
             let asked = inner.asked;
             drop(inner);
             let at_ms = wall_ms(SystemTime::now());
-            entries.extend(more.into_iter().chain(used).map(|entry| (at_ms, entry)));
+            entries.extend(more.into_iter().chain(more_log_ins).chain(used).map(|entry| (at_ms, entry)));
             entries.extend(last);
             self.write(&mut *keeper, entries, left_out, at_ms);
             synced_at = Some(now);

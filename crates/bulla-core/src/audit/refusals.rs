@@ -1,6 +1,7 @@
 //! Refusals: some of them one by one, the rest counted by where they came from, so that an unauthenticated client
 //! neither fills the disk nor hides what others are refused.
 
+use super::allowance::{Allowance, Left};
 use super::entry::{Entry, Kind, Who};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -21,44 +22,6 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// How often it is told of a flood that goes on, and after how many entries that came each second.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 const TOLD_EACH_SECOND_MAX: u32 = 60;
-
-/// How many entries there may be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Allowance {
-    pub(super) in_a_second: u32,
-    pub(super) in_a_row: u32,
-    back_in_a_second: u32,
-}
-
-/// What is left of an allowance.
-#[derive(Clone, Copy, Debug)]
-struct Left {
-    since: Instant,
-    in_this_second: u32,
-    in_a_row: u32,
-}
-
-impl Left {
-    fn new(now: Instant, of: Allowance) -> Self {
-        Self { since: now, in_this_second: of.in_a_second, in_a_row: of.in_a_row }
-    }
-
-    /// Whether there is something left now.
-    fn has_some(&mut self, now: Instant, of: Allowance) -> bool {
-        let seconds = now.saturating_duration_since(self.since).as_secs();
-        if seconds > 0 {
-            let back = u32::try_from(seconds).unwrap_or(u32::MAX).saturating_mul(of.back_in_a_second);
-            self.in_a_row = self.in_a_row.saturating_add(back).min(of.in_a_row);
-            (self.since, self.in_this_second) = (now, of.in_a_second);
-        }
-        self.in_this_second > 0 && self.in_a_row > 0
-    }
-
-    fn take(&mut self) {
-        self.in_this_second -= 1;
-        self.in_a_row -= 1;
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Refusals {

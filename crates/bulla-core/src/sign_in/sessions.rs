@@ -1,26 +1,95 @@
 //! Sessions: a user who has signed in by a password goes on by a token, which a program keeps as a cookie.
 //!
 //! A token is 32 random bytes. Only its digest is kept, and nothing is written to disk: a restart ends all sessions. A
-//! session ends with its time, when it is signed out of, and when its user is removed or gets another password. Where a
-//! user has as many as it may, its oldest one ends; another user's never does.
+//! session ends with its time, when it is signed out of or stopped, and when its user is removed or gets another
+//! password. Where a user has as many as it may, its oldest one ends; another user's never does. The audit log has the
+//! begin and the end of each.
 
+use crate::audit::{Audit, Who};
+use crate::catalog::log_ins::{LogInCounts, LoggedIn};
+use crate::catalog::{LOG_IN_IDLE_SECONDS, LOG_IN_LIFE_SECONDS, QueueManager};
 use crate::users::Users;
+use crate::wall_clock::wall_ms;
 use hashbrown::HashMap;
 use openssl::sha::sha256;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Most sessions, some 200 bytes each.
 pub const SESSIONS_MAX: usize = 16_384;
 /// Most sessions of one user: browsers, and programs that sign in each time they run.
 pub const SESSIONS_OF_USER_MAX: usize = 32;
-/// Time without a request after which a session is over.
-pub const IDLE_MAX: Duration = Duration::from_mins(30);
-/// Time after which a session is over, however much it is used.
-pub const LIFETIME_MAX: Duration = Duration::from_hours(8);
 /// How often sessions are looked for that are over.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ended {
+    /// There was no request for LOGINIDLE.
+    Idle,
+    /// It was as old as LOGINLIFE.
+    Lifetime,
+    /// Its user signed out.
+    LoggedOut,
+    /// Its user signed in anew with its cookie.
+    Replaced,
+    /// Its user had as many as it may, and began another one.
+    TooMany,
+    /// Its user has another password, or is gone.
+    Password,
+    /// Its user is locked out where it was used.
+    LockedOut,
+    /// Its user is not let in any more.
+    KeptOut,
+    /// An administrator stopped it.
+    Stopped,
+}
+
+impl Ended {
+    /// Every cause, in the order of the counts.
+    const ALL: [Ended; 9] = [
+        Ended::Idle,
+        Ended::Lifetime,
+        Ended::LoggedOut,
+        Ended::Replaced,
+        Ended::TooMany,
+        Ended::Password,
+        Ended::LockedOut,
+        Ended::KeptOut,
+        Ended::Stopped,
+    ];
+
+    /// As metrics and the audit log have it.
+    fn word(self) -> &'static str {
+        match self {
+            Ended::Idle => "idle",
+            Ended::Lifetime => "lifetime",
+            Ended::LoggedOut => "logged-out",
+            Ended::Replaced => "replaced",
+            Ended::TooMany => "too-many",
+            Ended::Password => "password",
+            Ended::LockedOut => "locked-out",
+            Ended::KeptOut => "kept-out",
+            Ended::Stopped => "stopped",
+        }
+    }
+}
+
+/// How long sessions last.
+#[derive(Clone, Copy)]
+struct Times {
+    idle: Duration,
+    lifetime: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        Self { idle: seconds(LOG_IN_IDLE_SECONDS), lifetime: seconds(LOG_IN_LIFE_SECONDS) }
+    }
+}
 
 /// Which session: the digest of its token.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
@@ -54,40 +123,79 @@ impl Password {
 }
 
 struct Session {
+    /// They are numbered from the start on.
+    number: u64,
     user: String,
     password: Password,
     /// It was begun over TLS, and is taken over TLS alone; otherwise over none.
     tls: bool,
     begun: Instant,
     used: Instant,
+    /// From where it was used last.
+    address: Option<IpAddr>,
 }
 
 impl Session {
-    fn is_over(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.used) >= IDLE_MAX
-            || now.saturating_duration_since(self.begun) >= LIFETIME_MAX
+    /// Why it is over, where it is.
+    fn over(&self, times: Times, now: Instant) -> Option<Ended> {
+        let since = |then: Instant| now.saturating_duration_since(then);
+        let is_old = (since(self.begun) >= times.lifetime).then_some(Ended::Lifetime);
+        is_old.or((since(self.used) >= times.idle).then_some(Ended::Idle))
     }
 }
 
+/// How a session is begun or used: over TLS or not, and from where.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Over TLS.
+    pub tls: bool,
+    /// The client's address, where it is known.
+    pub address: Option<IpAddr>,
+}
+
 /// All sessions.
-#[derive(Default)]
-pub struct Sessions(Mutex<Table>);
+pub struct Sessions {
+    table: Mutex<Table>,
+    audit: Arc<Audit>,
+}
 
 #[derive(Default)]
 struct Table {
     all: HashMap<LoginId, Session>,
     /// Those of each user, the oldest first.
     of_user: HashMap<String, Vec<LoginId>>,
+    times: Times,
     swept: Option<Instant>,
+    /// How many there were.
+    begun: u64,
+    /// How many of them ended, in the order of [`Ended::ALL`].
+    ended: [u64; Ended::ALL.len()],
 }
 
 impl Sessions {
+    /// None yet. `audit` hears of each.
+    pub fn new(audit: Arc<Audit>) -> Self {
+        Self { table: Mutex::default(), audit }
+    }
+
+    /// Takes over how long they last; those that are older or have been idle for longer are over. What was over before
+    /// stays so.
+    pub fn follow(&self, manager: &QueueManager, now: Instant) {
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        let (idle, lifetime) = (seconds(manager.log_in_idle_seconds), seconds(manager.log_in_life_seconds));
+        let mut table = self.table();
+        let times = table.times;
+        self.end_where(&mut table, now, |session| session.over(times, now));
+        table.times = Times { idle, lifetime };
+    }
+
     /// Begins a session of a user whose password was right. `password` is what it hangs on, as it was before the
     /// password was checked. False where there are [`SESSIONS_MAX`] and none of them is the user's.
-    pub fn begin(&self, id: LoginId, user: &str, password: Password, tls: bool, now: Instant) -> bool {
+    pub fn begin(&self, id: LoginId, user: &str, password: Password, way: Way, now: Instant) -> bool {
         let mut table = self.table();
         if table.all.len() >= SESSIONS_MAX {
-            table.end_where(|session| session.is_over(now));
+            let times = table.times;
+            self.end_where(&mut table, now, |session| session.over(times, now));
         }
         let own = table.of_user.get(user).map_or(0, Vec::len);
         let is_full = table.all.len() >= SESSIONS_MAX;
@@ -96,40 +204,56 @@ impl Sessions {
         }
         if is_full || own >= SESSIONS_OF_USER_MAX {
             let oldest = table.of_user.get(user).and_then(|own| own.first()).copied();
-            oldest.into_iter().for_each(|oldest| drop(table.end(oldest)));
+            oldest.into_iter().for_each(|oldest| _ = self.end_one(&mut table, oldest, Ended::TooMany, now));
         }
         table.of_user.entry(user.to_owned()).or_default().push(id);
-        table.all.insert(id, Session { user: user.to_owned(), password, tls, begun: now, used: now });
+        table.begun += 1;
+        let (number, Way { tls, address }) = (table.begun, way);
+        let session = Session { number, user: user.to_owned(), password, tls, begun: now, used: now, address };
+        table.all.insert(id, session);
+        drop(table);
+        self.audit.logged_in(now, user, shown(address), number, tls);
         true
     }
 
     /// The user of a session that is used now. None where there is no such session, or no longer, or it is used
     /// otherwise than it was begun.
-    pub fn uses(&self, id: LoginId, tls: bool, users: &Users, now: Instant) -> Option<String> {
+    pub fn uses(&self, id: LoginId, way: Way, users: &Users, now: Instant) -> Option<String> {
         let (user, password) = {
             let table = self.table();
-            let session = table.all.get(&id).filter(|session| session.tls == tls && !session.is_over(now))?;
+            let is_there = |session: &&Session| session.tls == way.tls && session.over(table.times, now).is_none();
+            let session = table.all.get(&id).filter(is_there)?;
             (session.user.clone(), session.password)
         };
         let is_current = Password::of(&user, users) == password;
         let mut table = self.table();
         if !is_current {
-            table.end(id);
+            self.end_one(&mut table, id, Ended::Password, now);
             return None;
         }
         // It may have been ended meanwhile.
-        table.all.get_mut(&id)?.used = now;
+        let session = table.all.get_mut(&id)?;
+        (session.used, session.address) = (now, way.address);
         Some(user)
     }
 
     /// Whether a session goes on, without using it.
     pub fn goes_on(&self, id: LoginId, now: Instant) -> bool {
-        self.table().all.get(&id).is_some_and(|session| !session.is_over(now))
+        let table = self.table();
+        table.all.get(&id).is_some_and(|session| session.over(table.times, now).is_none())
     }
 
-    /// Ends a session. False where it had ended.
-    pub fn end(&self, id: LoginId) -> bool {
-        self.table().end(id).is_some()
+    /// Ends a session; one whose time is over, because of that. False where it had ended.
+    pub fn end(&self, id: LoginId, cause: Ended, now: Instant) -> bool {
+        let mut table = self.table();
+        let over = table.all.get(&id).and_then(|session| session.over(table.times, now));
+        self.end_one(&mut table, id, over.unwrap_or(cause), now)
+    }
+
+    /// Ends those whose user and number it is told yes for; how many that were.
+    pub fn stop(&self, is_meant: &dyn Fn(&str, u64) -> bool, now: Instant) -> usize {
+        let stops = |session: &Session| is_meant(&session.user, session.number).then_some(Ended::Stopped);
+        self.end_where(&mut self.table(), now, stops)
     }
 
     /// Ends those that are over, and those of users who are gone or have another password; [`SWEEP_EVERY`] at most.
@@ -140,16 +264,68 @@ impl Sessions {
             return;
         }
         table.swept = Some(now);
+        let times = table.times;
         users.look(|key_of| {
             let is_current = |session: &Session| key_of(&session.user) == Some(session.password.0);
-            table.end_where(|session| session.is_over(now) || !is_current(session));
+            self.end_where(&mut table, now, |session| {
+                session.over(times, now).or((!is_current(session)).then_some(Ended::Password))
+            });
         });
+    }
+
+    /// Those that go on, by user and number. `now` and `wall` are the same moment.
+    pub fn known(&self, now: Instant, wall: SystemTime) -> Vec<LoggedIn> {
+        let table = self.table();
+        let wall = wall_ms(wall);
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let moment = |then: Instant| wall.saturating_sub(ms(now.saturating_duration_since(then)));
+        let going_on = table.all.values().filter(|session| session.over(table.times, now).is_none());
+        let mut known: Vec<LoggedIn> = going_on
+            .map(|session| {
+                let (since_ms, used_ms) = (moment(session.begun), moment(session.used));
+                let until_ms = (used_ms + ms(table.times.idle)).min(since_ms + ms(table.times.lifetime));
+                let Session { number, address, tls, .. } = *session;
+                LoggedIn { user: session.user.clone(), number, since_ms, used_ms, until_ms, address, tls }
+            })
+            .collect();
+        drop(table);
+        known.sort_unstable();
+        known
+    }
+
+    /// How many there are and were.
+    pub fn counts(&self) -> LogInCounts {
+        let table = self.table();
+        let ended = Ended::ALL.iter().zip(table.ended).map(|(cause, count)| (cause.word(), count)).collect();
+        LogInCounts { now: table.all.len(), begun: table.begun, ended }
+    }
+
+    fn end_one(&self, table: &mut Table, id: LoginId, cause: Ended, now: Instant) -> bool {
+        let Some(session) = table.take(id, cause) else { return false };
+        let who = match cause {
+            Ended::LoggedOut => Who::Connection { user: Some(session.user.clone()), address: shown(session.address) },
+            _ => Who::QueueManager,
+        };
+        let lasted = now.saturating_duration_since(session.begun);
+        self.audit.logged_out(now, who, &session.user, session.number, cause.word(), lasted);
+        true
+    }
+
+    /// Ends those that `cause` has a cause for; how many that were.
+    fn end_where(&self, table: &mut Table, now: Instant, cause: impl Fn(&Session) -> Option<Ended>) -> usize {
+        let ends = table.all.iter().filter_map(|(id, session)| Some((*id, cause(session)?)));
+        let ends: Vec<(LoginId, Ended)> = ends.collect();
+        ends.into_iter().filter(|(id, cause)| self.end_one(table, *id, *cause, now)).count()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         // A panic elsewhere breaks nothing here: both maps change together, and nothing foreign runs in between.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn shown(address: Option<IpAddr>) -> String {
+    address.map_or_else(|| "unknown".to_owned(), |address| address.to_string())
 }
 
 /// Without users and digests.
@@ -160,7 +336,7 @@ impl fmt::Debug for Sessions {
 }
 
 impl Table {
-    fn end(&mut self, id: LoginId) -> Option<Session> {
+    fn take(&mut self, id: LoginId, cause: Ended) -> Option<Session> {
         let ended = self.all.remove(&id)?;
         if let Some(own) = self.of_user.get_mut(&ended.user) {
             own.retain(|other| *other != id);
@@ -168,13 +344,11 @@ impl Table {
                 self.of_user.remove(&ended.user);
             }
         }
+        let place = Ended::ALL.iter().position(|known| *known == cause);
+        if let Some(count) = place.and_then(|place| self.ended.get_mut(place)) {
+            *count += 1;
+        }
         Some(ended)
-    }
-
-    fn end_where(&mut self, is_to_end: impl Fn(&Session) -> bool) {
-        let ended: Vec<LoginId> =
-            self.all.iter().filter(|(_, session)| is_to_end(session)).map(|(id, _)| *id).collect();
-        ended.into_iter().for_each(|id| drop(self.end(id)));
     }
 }
 
@@ -191,21 +365,30 @@ mod tests {
         clock: Clock,
     }
 
+    const IDLE: Duration = Duration::from_secs(LOG_IN_IDLE_SECONDS as u64);
+    const LIFETIME: Duration = Duration::from_secs(LOG_IN_LIFE_SECONDS as u64);
+    const TLS: Way = Way { tls: true, address: Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1))) };
+
     impl Bench {
         fn new() -> Self {
             let directory = tempfile::tempdir().unwrap();
             let users = Users::open(directory.path()).unwrap();
             users.add("orders", "secret", ITERATIONS_MIN).unwrap();
-            Self { _directory: directory, users, sessions: Sessions::default(), clock: Clock::simulated() }
+            Self {
+                _directory: directory,
+                users,
+                sessions: Sessions::new(Arc::new(Audit::nowhere())),
+                clock: Clock::simulated(),
+            }
         }
 
         fn begin(&self, number: usize, user: &str) -> bool {
             let password = Password::of(user, &self.users);
-            self.sessions.begin(id(number), user, password, true, self.clock.now())
+            self.sessions.begin(id(number), user, password, TLS, self.clock.now())
         }
 
         fn user(&self, number: usize) -> Option<String> {
-            self.sessions.uses(id(number), true, &self.users, self.clock.now())
+            self.sessions.uses(id(number), TLS, &self.users, self.clock.now())
         }
     }
 
@@ -219,15 +402,15 @@ mod tests {
     fn a_session_is_over_after_idle_time_and_after_its_lifetime() {
         let bench = Bench::new();
         assert!(bench.begin(1, "orders") && bench.user(2).is_none());
-        let step = IDLE_MAX.checked_sub(Duration::from_secs(1)).unwrap();
+        let step = IDLE.checked_sub(Duration::from_secs(1)).unwrap();
         let mut age = Duration::ZERO;
-        while age + step < LIFETIME_MAX {
+        while age + step < LIFETIME {
             assert_eq!(bench.user(1).as_deref(), Some("orders"), "used in time");
             bench.clock.advance(step);
             age += step;
         }
         assert_eq!(bench.user(1).as_deref(), Some("orders"));
-        bench.clock.advance(LIFETIME_MAX.checked_sub(age).unwrap());
+        bench.clock.advance(LIFETIME.checked_sub(age).unwrap());
         assert_eq!(bench.user(1), None, "used in time, and too old");
         assert!(bench.begin(2, "orders"));
         bench.clock.advance(step);
@@ -264,7 +447,7 @@ mod tests {
         let bench = Bench::new();
         let before = Password::of("orders", &bench.users);
         bench.users.set_password("orders", "new", ITERATIONS_MIN).unwrap();
-        assert!(bench.sessions.begin(id(1), "orders", before, true, bench.clock.now()));
+        assert!(bench.sessions.begin(id(1), "orders", before, TLS, bench.clock.now()));
         assert_eq!(bench.user(1), None);
     }
 
@@ -272,7 +455,7 @@ mod tests {
     fn what_was_begun_over_tls_is_taken_over_tls_alone() {
         let bench = Bench::new();
         assert!(bench.begin(1, "orders"));
-        assert_eq!(bench.sessions.uses(id(1), false, &bench.users, bench.clock.now()), None);
+        assert_eq!(bench.sessions.uses(id(1), Way { tls: false, ..TLS }, &bench.users, bench.clock.now()), None);
         assert_eq!(bench.user(1).as_deref(), Some("orders"), "and asking otherwise does not end it");
     }
 
@@ -285,7 +468,8 @@ mod tests {
         assert_eq!(bench.user(0), None);
         assert!((1..=SESSIONS_OF_USER_MAX).all(|number| bench.user(number).is_some()));
         assert_eq!(bench.user(1_000_000).as_deref(), Some("billing"));
-        assert!(bench.sessions.end(id(5)) && !bench.sessions.end(id(5)));
+        let end = || bench.sessions.end(id(5), Ended::LoggedOut, bench.clock.now());
+        assert!(end() && !end());
         assert!(bench.begin(2_000, "orders"));
         assert!(bench.user(1).is_some(), "there was room");
     }
@@ -295,16 +479,58 @@ mod tests {
         let bench = Bench::new();
         let password = Password::of("orders", &bench.users);
         let begin =
-            |number: usize, user: &str| bench.sessions.begin(id(number), user, password, true, bench.clock.now());
+            |number: usize, user: &str| bench.sessions.begin(id(number), user, password, TLS, bench.clock.now());
         assert!((0..SESSIONS_MAX).all(|number| begin(number, &format!("user-{}", number / 2))));
         assert!(!begin(SESSIONS_MAX, "late"), "it has none to give up");
         assert!(begin(SESSIONS_MAX, "user-0"), "its oldest makes room");
         let now = bench.clock.now();
         assert!(!bench.sessions.goes_on(id(0), now) && (1..=SESSIONS_MAX).all(|n| bench.sessions.goes_on(id(n), now)));
-        bench.clock.advance(IDLE_MAX);
+        bench.clock.advance(IDLE);
         assert!(begin(SESSIONS_MAX + 1, "late"));
         let table = bench.sessions.table();
         assert_eq!((table.all.len(), table.of_user.len()), (1, 1));
+    }
+
+    #[test]
+    fn other_times_hold_for_those_that_are_there() {
+        let bench = Bench::new();
+        assert!(bench.begin(1, "orders") && bench.begin(2, "orders"));
+        let mut manager = crate::catalog::Definitions::initial("QM1").queue_manager;
+        (manager.log_in_idle_seconds, manager.log_in_life_seconds) = (10, 15);
+        bench.sessions.follow(&manager, bench.clock.now());
+        bench.clock.advance(Duration::from_secs(9));
+        assert!(bench.user(1).is_some());
+        bench.clock.advance(Duration::from_secs(1));
+        assert!(bench.user(2).is_none(), "it was idle");
+        bench.sessions.sweep(&bench.users, bench.clock.now());
+        bench.clock.advance(Duration::from_secs(5));
+        assert!(bench.user(1).is_none(), "it is too old");
+        (manager.log_in_idle_seconds, manager.log_in_life_seconds) = (600, 600);
+        bench.sessions.follow(&manager, bench.clock.now());
+        assert!(bench.user(1).is_none() && bench.user(2).is_none(), "more time brings none back");
+        let LogInCounts { now, begun, ended } = bench.sessions.counts();
+        let ended: Vec<_> = ended.into_iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!((now, begun, ended), (0, 2, vec![("idle", 1), ("lifetime", 1)]));
+    }
+
+    #[test]
+    fn an_administrator_sees_who_is_there_and_ends_one_or_all_of_a_user() {
+        let bench = Bench::new();
+        bench.users.add("billing", "secret", ITERATIONS_MIN).unwrap();
+        assert!(bench.begin(1, "orders") && bench.begin(2, "orders") && bench.begin(3, "billing"));
+        bench.clock.advance(Duration::from_secs(60));
+        assert!(bench.user(2).is_some());
+        let known = || bench.sessions.known(bench.clock.now(), SystemTime::UNIX_EPOCH + Duration::from_secs(100));
+        let shown: Vec<_> = known().into_iter().map(|one| (one.user, one.number, one.since_ms, one.used_ms)).collect();
+        let row = |user: &str, number, used_ms| (user.to_owned(), number, 40_000, used_ms);
+        assert_eq!(shown, [row("billing", 3, 40_000), row("orders", 1, 40_000), row("orders", 2, 100_000)]);
+        assert_eq!(known()[2].until_ms, 100_000 + 1_800_000);
+        let stop = |user: &str, number: Option<u64>| {
+            let is_meant = |of: &str, known: u64| of == user && number.is_none_or(|number| number == known);
+            bench.sessions.stop(&is_meant, bench.clock.now())
+        };
+        assert_eq!((stop("billing", Some(1)), stop("orders", Some(1)), stop("orders", None)), (0, 1, 1));
+        assert_eq!((bench.user(1), bench.user(2), bench.user(3).as_deref()), (None, None, Some("billing")));
     }
 
     #[test]

@@ -74,8 +74,8 @@ static COMMANDS: [Command; 4] = commands(
             ],
         },
         Said {
-            summary: "Change administrators: OSUSER, OSGROUP and PRINCIPAL say anew who they are. It holds from the next command \
-             on.",
+            summary: "Change administrators: OSUSER, OSGROUP and PRINCIPAL say anew who they are. It holds from the next \
+             command on.",
             examples: &["ALTER ADMIN(OPERATORS) OSUSER('dave')"],
         },
         Said { summary: "Let these administer no longer.", examples: &["DELETE ADMIN(AUDITORS)"] },

@@ -23,6 +23,8 @@ const TRIGGER_INTERVAL_MS_MAX: u64 = 999_999_999;
 const UNCOMMITTED_MAX: u64 = 999_999_999;
 /// Longest MAXUAGE in seconds: a week.
 const UNIT_AGE_SECONDS_MAX: u64 = 604_800;
+/// Longest LOGINIDLE and LOGINLIFE in seconds: a week. No cookie is good for ever.
+const LOG_IN_SECONDS_MAX: u64 = 604_800;
 /// Longest OAUTHISS, OAUTHAUD and OAUTHUSR, in characters.
 const TOKEN_WORD_CHARS_MAX: usize = 256;
 /// Highest MAXCHL and ACTCHL, as MQ has it.
@@ -181,6 +183,22 @@ static FIELDS: &[Field<QueueManager>] = &[
          REQUIRED: a client that does not is refused.",
         |of| Cell::word(if of.sign_in_required { "REQUIRED" } else { "OPTIONAL" }),
         |of, value| of.sign_in_required = value.word() == "REQUIRED",
+    ),
+    Field::new(
+        "LOGINIDLE",
+        Kind::Number { min: 1, max: LOG_IN_SECONDS_MAX },
+        "1800",
+        "Seconds without a request after which a log-in over HTTP is over. A change holds for log-ins that are there.",
+        |of| Cell::Number(of.log_in_idle_seconds.into()),
+        |of, value| of.log_in_idle_seconds = clamped(value.number()),
+    ),
+    Field::new(
+        "LOGINLIFE",
+        Kind::Number { min: 1, max: LOG_IN_SECONDS_MAX },
+        "28800",
+        "Seconds after which a log-in over HTTP is over, however much it is used.",
+        |of| Cell::Number(of.log_in_life_seconds.into()),
+        |of, value| of.log_in_life_seconds = clamped(value.number()),
     ),
     Field::new(
         "OAUTHISS",

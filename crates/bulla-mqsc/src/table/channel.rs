@@ -16,7 +16,8 @@ static MODE: Attribute = attribute(
         refused: &[("TERMINATE", "FORCE ends the connection at once, and there is nothing else to end")],
     },
     "QUIESCE",
-    "QUIESCE ends the batch first. FORCE cuts the connection: what was sent and not confirmed is in doubt until the channel runs again.",
+    "QUIESCE ends the batch first. FORCE cuts the connection: what was sent and not confirmed is in doubt until the \
+     channel runs again.",
 );
 static STOP_STATUS: Attribute = attribute(
     Key::StopStatus,
@@ -37,7 +38,8 @@ static RESOLVE_ACTION: Attribute = attribute(
     "ACTION",
     words(&["COMMIT", "BACKOUT"]),
     "",
-    "COMMIT: the partner has the messages that are in doubt, and they are removed here. BACKOUT: it has not, and they are sent again. Needed.",
+    "COMMIT: the partner has the messages that are in doubt, and they are removed here. BACKOUT: it has not, and \
+     they are sent again. Needed.",
 );
 
 /// It runs from then on.
@@ -119,7 +121,10 @@ pub(super) static CONNAME_SHOWN: Attribute = shown(Key::ConnectionName, "CONNAME
 pub(super) static STATUS: Attribute = shown(
     Key::ChannelState,
     "STATUS",
-    "INACTIVE: not started, or ended in order. STARTING: told to. BINDING: it connects. REQUESTING: a requester asks its server. INITIALIZING: both ends agree on where they stand. RUNNING. PAUSED: a receiver waits for MRTMR. STOPPING: it ends after the batch. RETRYING: it failed and is tried again. STOPPED: it stays away until it is started.",
+    "INACTIVE: not started, or ended in order. STARTING: told to. BINDING: it connects. REQUESTING: a requester asks \
+     its server. INITIALIZING: both ends agree on where they stand. RUNNING. PAUSED: a receiver waits for MRTMR. \
+     STOPPING: it ends after the batch. RETRYING: it failed and is tried again. STOPPED: it stays away until it is \
+     started.",
 );
 pub(super) static SUBSTATE: Attribute =
     shown(Key::Substate, "SUBSTATE", "What a running channel waits for; blank while it does not run.");
@@ -171,7 +176,7 @@ macro_rules! status {
 }
 
 status! {
-    DELIVERY Guarantee "DELIVERY" "EXACTLYONCE where the partner is Bulla, ATLEASTONCE where it is another AMQP 1.0 broker; blank until that is known.";
+    DELIVERY Guarantee "DELIVERY" "EXACTLYONCE to Bulla, ATLEASTONCE to another broker; blank until that is known.";
     INDOUBT InDoubt "INDOUBT" "YES: messages were sent, and the partner has not said what became of them.";
     STOPREQ StopRequested "STOPREQ" "YES: the channel has been told to stop.";
     LOCLADDR LocalAddress "LOCLADDR" "This side's address.";
@@ -208,8 +213,8 @@ status! {
     SSLRKEYS KeyResets "SSLRKEYS" "Times that the keys of TLS were renewed.";
     SSLKEYDA KeyResetDate "SSLKEYDA" "Date of the last renewal, UTC.";
     SSLKEYTI KeyResetTime "SSLKEYTI" "Time of the last renewal, UTC.";
-    XQTIME QueueTime "XQTIME" "Microseconds that messages spent on the transmission queue: a short and a long average. WHERE compares the short one.";
-    NETTIME NetTime "NETTIME" "Microseconds from sending to confirmation, the partner's own time and its journal's included: a short and a long average. WHERE compares the short one.";
+    XQTIME QueueTime "XQTIME" "Microseconds on the transmission queue: a short average, which WHERE compares, and a long one.";
+    NETTIME NetTime "NETTIME" "Microseconds from sending to confirmation, the partner's included: averages as XQTIME.";
     XBATCHSZ BatchMessages "XBATCHSZ" "Messages in a batch: a short and a long average. WHERE compares the short one.";
     XQMSGSA QueueMessages "XQMSGSA" "Messages that wait on the transmission queue.";
 }
@@ -226,7 +231,7 @@ initiator! {
     ADAPS Adapters "ADAPS" "Adapters that run: threads that seal, open and put.";
     ADAPSREQ AdaptersRequested "ADAPSREQ" "Adapters that were asked for; surplus ones end after their turn.";
     DISPS Dispatchers "DISPS" "Dispatchers that run: threads that own the connections.";
-    DISPSREQ DispatchersRequested "DISPSREQ" "Dispatchers that were asked for; surplus ones end with their last connection.";
+    DISPSREQ DispatchersRequested "DISPSREQ" "Dispatchers asked for; surplus ones end with their last connection.";
     SSLTASKS TlsTasks "SSLTASKS" "Threads for TLS alone that run; 0 where dispatchers do it.";
     SSLTSREQ TlsTasksRequested "SSLTSREQ" "Threads for TLS alone that were asked for.";
     CURCHL CurrentChannels "CURCHL" "Instances of channels that are not INACTIVE.";

@@ -424,6 +424,32 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
+        act: Act::Does(Doing::DisplayLogIn),
+        verb: "DISPLAY",
+        noun: "LOGIN",
+        name: NameUse::Users,
+        object: "log-in",
+        summary: "Show who has logged in over HTTP for a cookie: since when, when and from where it was used last, and \
+         when it ends. Nothing of a cookie is shown.",
+        options: DISPLAY_OPTIONS,
+        attributes: log_in::STATUS,
+        examples: &["DISPLAY LOGIN('*')", "DIS LOGIN('orders') NUMBER USED CONNAME"],
+        since: V1,
+    },
+    Command {
+        act: Act::Does(Doing::StopLogIn),
+        verb: "STOP",
+        noun: "LOGIN",
+        name: NameUse::Users,
+        object: "log-in",
+        summary: "End log-ins over HTTP before their time: those that DISPLAY LOGIN shows for the same name, or one of \
+         them by its number. Their cookies are worth nothing from then on; the user may log in again.",
+        options: log_in::OPTIONS,
+        attributes: &[],
+        examples: &["STOP LOGIN('orders')", "STOP LOGIN('orders') NUMBER(7)"],
+        since: V1,
+    },
+    Command {
         act: Act::Does(Doing::DisplayConnection),
         verb: "DISPLAY",
         noun: "CONN",

@@ -41,7 +41,8 @@ static NEWKEYID: Attribute = shown(Key::Own("NEWKEYID"), "NEWKEYID", "The new ke
 static NEWREAD: Attribute = shown(
     Key::Own("NEWREAD"),
     "NEWREAD",
-    "Whether the queue manager opens with the new key from now on. `bulla key rotate` shares its certificate only then.",
+    "Whether the queue manager opens with the new key from now on. `bulla key rotate` shares its certificate only \
+     then.",
 );
 
 /// DISPLAY KEYROTATE: what it shows.

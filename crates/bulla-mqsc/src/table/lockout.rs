@@ -8,7 +8,8 @@ const ADDRESS_CHARS_MAX: usize = 45;
 static TYPE: Attribute = shown(
     Key::LockoutKind,
     "TYPE",
-    "Which attempts are refused. USER: the user's, from the address. ADDRESS: all from the address, except those of users known there. GUARD: none; the user has one attempt from each address where it is not known.",
+    "Which attempts are refused. USER: the user's, from the address. ADDRESS: all from the address, except those of \
+     users known there. GUARD: none; the user has one attempt from each address where it is not known.",
 );
 static SHOWN_ADDRESS: Attribute =
     shown(Key::LockoutAddress, "ADDRESS", "The address, of IPv6 the first 64 bits; empty for GUARD.");

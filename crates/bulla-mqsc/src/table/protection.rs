@@ -19,15 +19,15 @@ counters! {
     UNWRAPS Unwraps "UNWRAPS" "Content keys unwrapped, derivations (ECDH) included.";
     SIGNS Signs "SIGNS" "Signatures made.";
     VERIFIES Verifies "VERIFIES" "Signatures verified, good and bad ones.";
-    KEYHITS KeyCacheHits "KEYHITS" "Messages opened without an unwrap of their own: their content key was in the cache, or was just being unwrapped for another message.";
+    KEYHITS KeyCacheHits "KEYHITS" "Messages opened without an unwrap of their own: another message's had their content key.";
     CLEARIN ClearBytesIn "CLEARIN" "Bytes of payload given to be sealed.";
     SEALOUT SealedBytesOut "SEALOUT" "Bytes of sealed messages made of it.";
     SEALIN SealedBytesIn "SEALIN" "Bytes of sealed messages given to be opened or checked.";
-    CLEAROUT ClearBytesOut "CLEAROUT" "Bytes of payload found in them. A message that is only checked and is encrypted has none.";
-    DEVJOBS DeviceJobs "DEVJOBS" "Times that a message was set aside for an operation with a key, on whatever device, the processor included.";
+    CLEAROUT ClearBytesOut "CLEAROUT" "Bytes of payload found in them. One that is encrypted and only checked has none.";
+    DEVJOBS DeviceJobs "DEVJOBS" "Times that a message waited for an operation with a key, on whatever device.";
     DEVWAIT DeviceWait "DEVWAIT" "Microseconds from there to the answer, in line and in service, all together.";
     DEVWMAX DeviceWaitMax "DEVWMAX" "The longest of them, in microseconds.";
-    FAILURES Failures "FAILURES" "Messages that were refused or could not be opened because of their seal, their keys or the policy; a message counts at each attempt.";
+    FAILURES Failures "FAILURES" "Messages refused or not opened for their seal, keys or policy; counted at each attempt.";
     FAILBY FailuresByCause "FAILBY" "The same as CAUSE=NUMBER, by the causes that the refusals give.";
 }
 

@@ -1,6 +1,6 @@
 //! Whether the queue manager is well, for Prometheus.
 
-use super::Family;
+use super::{Family, escaped};
 use crate::readiness::Unready;
 
 /// How it stands at one moment.
@@ -8,9 +8,11 @@ use crate::readiness::Unready;
 pub struct HealthSnapshot {
     /// Why clients should not come.
     pub unready: Vec<Unready>,
+    /// Devices of TYPE(TRANSIT), and whether the server refuses the token.
+    pub tokens: Vec<(String, bool)>,
 }
 
-/// Its metrics as text.
+/// Its metrics as text. Families without a sample are left out.
 pub fn health_text(snapshot: &HealthSnapshot) -> String {
     let mut out = String::new();
     let mut family = Family { out: &mut out, name: "", is_begun: false, kind: "", help: "" };
@@ -18,6 +20,10 @@ pub fn health_text(snapshot: &HealthSnapshot) -> String {
     for cause in Unready::ALL {
         let is_there = snapshot.unready.contains(&cause);
         family.sample("", &format!("cause=\"{}\"", cause.cause()), u8::from(is_there));
+    }
+    family.begin("bulla_device_token_refused", "gauge", "1 while the server with the keys refuses the device's token.");
+    for (device, is_refused) in &snapshot.tokens {
+        family.sample("", &format!("device=\"{}\"", escaped(device)), u8::from(*is_refused));
     }
     out
 }
@@ -29,7 +35,7 @@ pub(super) mod tests {
 
     /// Something of everything.
     pub(crate) fn busy() -> HealthSnapshot {
-        HealthSnapshot { unready: vec![Unready::Disk] }
+        HealthSnapshot { unready: vec![Unready::Disk], tokens: vec![("VAULT".into(), true)] }
     }
 
     #[test]
@@ -41,5 +47,7 @@ pub(super) mod tests {
             .map(|(_, labels, value)| (labels["cause"].as_str(), *value))
             .collect();
         assert_eq!(told, [("journal-full", 0.0), ("disk-low", 1.0), ("key-rings-unusable", 0.0)]);
+        let tokens = samples.iter().find(|(name, ..)| name == "bulla_device_token_refused").unwrap();
+        assert_eq!((tokens.1["device"].as_str(), tokens.2), ("VAULT", 1.0));
     }
 }

@@ -33,6 +33,12 @@ pub struct WithoutSeries {
     pub policies: usize,
     /// Instances of channels.
     pub channels: usize,
+    /// Certificates.
+    pub certificates: usize,
+    /// Revocation lists.
+    pub lists: usize,
+    /// Keys that messages need.
+    pub keys: usize,
 }
 
 /// Those that have series, of names in order, and how many are beyond them.
@@ -49,8 +55,15 @@ pub fn traffic_text(snapshot: &TrafficSnapshot) -> String {
     policies(&mut family, &snapshot.policies);
     channels(&mut family, &snapshot.channels);
     family.begin("bulla_objects_without_series", "gauge", "Objects beyond the limit on series: they have none.");
-    let WithoutSeries { queues, policies, channels } = snapshot.without_series;
-    for (object, count) in [("queue", queues), ("policy", policies), ("channel", channels)] {
+    let WithoutSeries { queues, policies, channels, certificates, lists, keys } = snapshot.without_series;
+    for (object, count) in [
+        ("queue", queues),
+        ("policy", policies),
+        ("channel", channels),
+        ("certificate", certificates),
+        ("revocation-list", lists),
+        ("key", keys),
+    ] {
         family.sample("", &format!("object=\"{object}\""), count);
     }
     out
@@ -339,14 +352,14 @@ pub(super) mod tests {
         assert_eq!((first.last().map(String::as_str), beyond), (Some("Q0499"), 3));
         let snapshot = TrafficSnapshot {
             queues: first.into_iter().zip(0..).map(|(name, number)| (name, queue(number))).collect(),
-            without_series: WithoutSeries { queues: beyond, channels: 7, ..WithoutSeries::default() },
+            without_series: WithoutSeries { queues: beyond, channels: 7, keys: 2, ..WithoutSeries::default() },
             ..TrafficSnapshot::default()
         };
         let samples = read(&traffic_text(&snapshot)).unwrap();
         let puts = samples.iter().filter(|(name, ..)| name == "bulla_queue_puts_total");
         assert_eq!(puts.count(), OBJECTS_LABELLED_MAX);
         assert_eq!(value(&samples, "bulla_queue_puts_total", &[("queue", "Q0499")]), Some(499.0));
-        for (object, count) in [("queue", 3.0), ("policy", 0.0), ("channel", 7.0)] {
+        for (object, count) in [("queue", 3.0), ("policy", 0.0), ("channel", 7.0), ("certificate", 0.0), ("key", 2.0)] {
             assert_eq!(value(&samples, "bulla_objects_without_series", &[("object", object)]), Some(count));
         }
     }

@@ -14,6 +14,7 @@ use crate::catalog::diagnosis::Diagnosis;
 use crate::catalog::findings::Findings;
 use crate::catalog::limits::UserStatus;
 use crate::catalog::lockouts::InForce;
+use crate::catalog::log_ins::LoggedIn;
 use crate::catalog::status::{
     ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, EnrolmentStatus, InitiatorStatus, KeyRotationStatus,
     KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, Tasks,
@@ -232,6 +233,7 @@ impl<'a> Administrator<'a> {
         }) {
             self.manager.follow_blocked_addresses(definitions);
             self.manager.sign_ins.tokens.follow(&definitions.queue_manager);
+            self.manager.sign_ins.sessions.follow(&definitions.queue_manager, self.manager.clock.now());
             let required = definitions.queue_manager.sign_in_required;
             self.manager.sign_ins.required.store(required, Ordering::Relaxed);
             self.state.generations.authority += 1;
@@ -793,6 +795,15 @@ impl Administered for Administrator<'_> {
 
     fn end_lockouts(&mut self, ends: &dyn Fn(&InForce) -> bool) -> usize {
         self.manager.lockouts().end(Instant::now(), ends)
+    }
+
+    fn log_ins(&self) -> Vec<LoggedIn> {
+        let clock = &self.manager.clock;
+        self.manager.sign_ins.sessions.known(clock.now(), clock.wall())
+    }
+
+    fn end_log_ins(&mut self, ends: &dyn Fn(&str, u64) -> bool) -> usize {
+        self.manager.sign_ins.sessions.stop(ends, self.manager.clock.now())
     }
 
     fn policy_status(&self, name: &str) -> PolicyStatus {

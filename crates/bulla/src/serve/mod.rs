@@ -360,7 +360,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let definitions_writer = Some(start_definitions_writer(&manager).map_err(|error| file(data, error))?);
     let statistics = start_statistics(&threads).map_err(|error| file(data, error))?;
     let watches = [
-        watch_certificates(&manager),
+        watch_certificates(&threads),
         watch_keys(&manager),
         watch_enrolment(&threads),
         watch_readiness(&manager, readiness),
@@ -697,10 +697,12 @@ impl Watch {
     }
 }
 
-fn watch_certificates(manager: &Arc<Manager>) -> io::Result<Watch> {
-    let manager = manager.clone();
+/// Looks when certificates and revocation lists end.
+fn watch_certificates(threads: &Threads) -> io::Result<Watch> {
+    let (manager, ends) = (threads.manager.clone(), threads.ends.clone());
+    let mut watch = expiring_certificates::Watch::new(ends);
     Watch::begin("certificates", expiring_certificates::LOOK_EVERY, move || {
-        expiring_certificates::look(&manager, SystemTime::now());
+        watch.look(&manager, Instant::now(), SystemTime::now());
     })
 }
 
@@ -736,17 +738,31 @@ fn counts(threads: &Threads) -> metrics::Counts {
     let manager = &threads.manager;
     // In a statement of its own: the lock is taken again for what follows.
     let units = manager.lock().unit_totals.counts;
+    let stranded = manager.stranded();
+    let keys = metrics::KeySnapshot::new(stranded.missing.len(), &stranded.needed);
+    drop(stranded);
+    let ends = threads.ends.now().clone();
+    let devices = manager.workers.devices.snapshot();
+    let transits = devices.devices.iter().filter(|device| device.kind == bulla_device::Kind::Transit);
+    let refused = manager.workers.devices.refused_tokens();
+    let tokens = transits.map(|device| (device.name.clone(), refused.has(&device.name))).collect();
+    let mut traffic = administrator::traffic(threads);
+    traffic.without_series.certificates = ends.certificates_without_series;
+    traffic.without_series.lists = ends.lists_without_series;
+    traffic.without_series.keys = keys.needed_without_series;
     metrics::Counts {
-        devices: manager.workers.devices.snapshot(),
+        devices,
         tasks: manager.task_snapshot(),
         costs: manager.cost_snapshot(),
-        traffic: administrator::traffic(threads),
+        traffic,
         units,
         audit: manager.told.audit.counts(),
         limits: administrator::limits(manager),
         enrolments: threads.enrolments.known(),
-        missing_keys: manager.stranded().missing.len(),
-        health: metrics::HealthSnapshot { unready: manager.listening.readiness.causes().collect() },
+        ends,
+        keys,
+        log_ins: manager.sign_ins.sessions.counts(),
+        health: metrics::HealthSnapshot { unready: manager.listening.readiness.causes().collect(), tokens },
     }
 }
 

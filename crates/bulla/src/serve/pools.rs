@@ -4,6 +4,7 @@ use crate::catalog::status::{TaskKind, Tasks};
 use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX, QueueManager};
 use crate::enrolment::enroller::Enrolments;
 use crate::manager::Manager;
+use crate::metrics::KnownEnds;
 use crate::tls::Tls;
 use crate::turn::{Dispatcher, Left, Listeners};
 use bulla_device::role::{self, Role};
@@ -26,6 +27,8 @@ pub struct Threads {
     pub(super) tls: Arc<Tls>,
     /// Certificates that renew by themselves.
     pub(super) enrolments: Arc<Enrolments>,
+    /// When certificates and revocation lists end.
+    pub(super) ends: Arc<KnownEnds>,
     pools: Mutex<Pools>,
 }
 
@@ -45,7 +48,7 @@ struct Pools {
 impl Threads {
     /// No thread is there yet.
     pub(super) fn new(manager: Arc<Manager>, tls: Arc<Tls>) -> Self {
-        Self { manager, tls, enrolments: Arc::default(), pools: Mutex::default() }
+        Self { manager, tls, enrolments: Arc::default(), ends: Arc::default(), pools: Mutex::default() }
     }
 
     /// Makes the first threads: as many as CHIADAPS and CHIDISPS say, else as many as `started_with` (dispatchers,

@@ -10,7 +10,7 @@ use super::{Event, Http, Session};
 use crate::front::client::Proof;
 use crate::front::outcome::Failure;
 use crate::reason;
-use crate::sign_in::sessions::{LoginId, Password};
+use crate::sign_in::sessions::{Ended, LoginId, Password, Way};
 use bulla_http::{Head, HeaderValue, Response};
 use zeroize::Zeroizing;
 
@@ -71,9 +71,10 @@ impl Http {
         let token: Zeroizing<[u8; 32]> = Zeroizing::new(self.random.bytes());
         let (id, sessions) = (LoginId::of(&token), &self.manager.sign_ins.sessions);
         if let Some(replaced) = replaced {
-            sessions.end(replaced);
+            sessions.end(replaced, Ended::Replaced, self.manager.clock.now());
         }
-        if !sessions.begin(id, &user, password, self.tls, self.manager.clock.now()) {
+        let way = Way { tls: self.tls, address: self.commands.acts.ip };
+        if !sessions.begin(id, &user, password, way, self.manager.clock.now()) {
             return self.refuse_all(Refused::new(503, "sessions", "too many users are logged in: try again"));
         }
         self.session = Session::Open(Fingerprint::Session(id));
@@ -86,7 +87,7 @@ impl Http {
         let Some(login) = self.login() else {
             return self.refuse(Refused::new(401, "no-session", "there is no cookie of a log-in"));
         };
-        self.manager.sign_ins.sessions.end(login);
+        self.manager.sign_ins.sessions.end(login, Ended::LoggedOut, self.manager.clock.now());
         let done = Response::new(204).with("set-cookie", NO_COOKIE).with("cache-control", NO_STORE);
         self.session = Session::Over;
         self.respond(done, None, true);
@@ -122,8 +123,9 @@ impl Http {
     pub(super) fn ends_session(&self, why: Option<&Failure>) -> bool {
         let is_kept_out = matches!(why, Some(Failure::Refused(refusal)) if refusal.reason == reason::NOT_AUTHORIZED);
         let Some(login) = self.login().filter(|_| is_kept_out) else { return false };
-        let was_over = !self.manager.sign_ins.sessions.goes_on(login, self.manager.clock.now());
-        self.manager.sign_ins.sessions.end(login);
+        let now = self.manager.clock.now();
+        let was_over = !self.manager.sign_ins.sessions.goes_on(login, now);
+        self.manager.sign_ins.sessions.end(login, Ended::KeptOut, now);
         was_over
     }
 }

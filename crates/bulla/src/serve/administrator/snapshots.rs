@@ -44,7 +44,12 @@ pub(in crate::serve) fn traffic(threads: &Threads) -> TrafficSnapshot {
             let instance = administrator.state.outbound.channels.get(id)?;
             Some(((id.channel.clone(), id.partner.clone()), administrator.shown(instance)))
         }),
-        without_series: WithoutSeries { queues: queues_beyond, policies: policies_beyond, channels: channels_beyond },
+        without_series: WithoutSeries {
+            queues: queues_beyond,
+            policies: policies_beyond,
+            channels: channels_beyond,
+            ..WithoutSeries::default()
+        },
     }
 }
 
