@@ -3,9 +3,11 @@
 //! The API is JSON over subjects (`$JS.API.…`); docs.nats.io has it under "JetStream wire API reference".
 
 use std::io;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use async_nats::{Client, ConnectOptions, HeaderMap, Message, Request, ServerAddr, Subscriber};
+use async_nats::{Client, ConnectOptions, HeaderMap, Message, ReconnectToServer, Request, ServerAddr, Subscriber};
 use base64ct::{Base64, Encoding};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -14,8 +16,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::options::{
     ANSWER_WITHIN, CONNECT_WITHIN, DUPLICATE_WINDOW, MESSAGE_HEADERS_BYTES_MAX, Options, PAUSE_FIRST, PAUSE_MAX,
-    PING_EVERY, REPLAY_BYTES_MAX, REPLAY_MESSAGES_MAX, WHOLE_BYTES_MAX,
+    PING_EVERY, REPLAY_BYTES_MAX, REPLAY_MESSAGES_MAX, UNHEARD_MAX, WHOLE_BYTES_MAX,
 };
+use crate::shared::hold;
 
 const MESSAGE_ID: &str = "Nats-Msg-Id";
 const EXPECTED_LAST_OF_SUBJECT: &str = "Nats-Expected-Last-Subject-Sequence";
@@ -110,11 +113,33 @@ impl Pause {
     }
 }
 
+/// When the stream's leader answered last, or another server was turned to. A server that is cut off from the others
+/// keeps its clients, and goes on handing out the messages that it has.
+#[derive(Debug)]
+struct Heard(Mutex<Instant>);
+
+impl Heard {
+    fn now(&self) {
+        *hold(&self.0) = Instant::now();
+    }
+
+    /// Whether another server is to be asked. Then none further is for as long again.
+    fn is_long_ago(&self) -> bool {
+        let mut heard = hold(&self.0);
+        let is_long_ago = heard.elapsed() >= UNHEARD_MAX;
+        if is_long_ago {
+            *heard = Instant::now();
+        }
+        is_long_ago
+    }
+}
+
 /// The connection, and the names of one group.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine {
     pub(crate) client: Client,
     pub(crate) group: String,
+    heard: Arc<Heard>,
 }
 
 impl Engine {
@@ -128,6 +153,14 @@ impl Engine {
             .reconnect_delay_callback(|tries| {
                 PAUSE_MAX.min(PAUSE_FIRST.saturating_mul(1 << tries.saturating_sub(1).min(6)))
             });
+        let turns = AtomicUsize::new(0);
+        connecting = connecting.reconnect_to_server_callback(move |servers, info| {
+            // The first connection tries them all. The client's own choice goes back to the server that never failed.
+            let is_first = info.server_id.is_empty();
+            let turn = turns.fetch_add(usize::from(!is_first), Ordering::Relaxed) % servers.len().max(1);
+            let next = servers.into_iter().nth(turn).filter(|_| !is_first);
+            std::future::ready(next.map(|server| ReconnectToServer { addr: server.addr, delay: None }))
+        });
         if let Some(tls) = &options.tls {
             connecting = connecting
                 .require_tls(true)
@@ -147,7 +180,8 @@ impl Engine {
         if payload_max < WHOLE_BYTES_MAX + MESSAGE_HEADERS_BYTES_MAX {
             return Err(invalid(format!("the server takes {payload_max} bytes a message: max_payload is too small")));
         }
-        Ok(Engine { client, group: options.group.clone() })
+        let heard = Arc::new(Heard(Mutex::new(Instant::now())));
+        Ok(Engine { client, group: options.group.clone(), heard })
     }
 
     // ---- subjects
@@ -180,14 +214,30 @@ impl Engine {
 
     // ---- requests
 
-    async fn ask_for(&self, subject: String, request: Request) -> Result<Message, Refusal> {
+    /// Asks any server of the stream.
+    async fn ask_any(&self, subject: String, request: Request) -> Result<Message, Refusal> {
         let request = request.timeout(Some(ANSWER_WITHIN));
         self.client.send_request(subject, request).await.map_err(|error| Refusal::Unanswered(with_causes(&error)))
     }
 
+    /// Asks the stream's leader. Where there is none for long, the next request goes by another server.
+    async fn ask_for(&self, subject: String, request: Request) -> Result<Value, Refusal> {
+        let answered = self.ask_any(subject, request).await.and_then(|message| answer(&message));
+        match &answered {
+            // A server that does not reach the leader may say so.
+            Err(Refusal::Unanswered(_)) if self.heard.is_long_ago() => {
+                // An error says that the client is closed: then nothing more is asked.
+                let _ = self.client.force_reconnect().await;
+            }
+            Err(Refusal::Unanswered(_)) => {}
+            _ => self.heard.now(),
+        }
+        answered
+    }
+
     async fn api(&self, what: &str, body: Value) -> Result<Value, Refusal> {
         let request = Request::new().payload(body.to_string().into());
-        answer(&self.ask_for(format!("$JS.API.{what}.{}", self.group), request).await?)
+        self.ask_for(format!("$JS.API.{what}.{}", self.group), request).await
     }
 
     /// Sends a message into the stream, once. Returns its sequence: that of the first copy, if it is in already.
@@ -208,7 +258,7 @@ impl Engine {
             }
         }
         let request = Request::new().headers(headers).payload(payload);
-        let answered = answer(&self.ask_for(subject, request).await?)?;
+        let answered = self.ask_for(subject, request).await?;
         let sequence = answered["seq"].as_u64().filter(|sequence| *sequence > 0);
         sequence.ok_or_else(|| Refusal::Unanswered(format!("the engine answered {answered}")))
     }
@@ -236,7 +286,9 @@ impl Engine {
 
     /// What the stream is like, as its leader says.
     pub(crate) async fn info(&self) -> Result<StreamInfo, Refusal> {
-        let value = self.api("STREAM.INFO", json!({})).await?;
+        let request = Request::new().payload(json!({}).to_string().into());
+        // A server that is cut off from the others goes on telling this.
+        let value = answer(&self.ask_any(format!("$JS.API.STREAM.INFO.{}", self.group), request).await?)?;
         let (config, state, cluster) = (&value["config"], &value["state"], &value["cluster"]);
         let number = |value: &Value| value.as_u64().unwrap_or(0);
         let names = cluster["replicas"].as_array().into_iter().flatten().map(|peer| &peer["name"]);
@@ -294,7 +346,7 @@ impl Engine {
     /// A message by its sequence: from any server that has it, else from the leader.
     pub(crate) async fn message(&self, sequence: u64) -> Result<Option<Stored>, Refusal> {
         let request = Request::new().payload(json!({ "seq": sequence }).to_string().into());
-        match self.ask_for(format!("$JS.API.DIRECT.GET.{}", self.group), request).await.map(stored) {
+        match self.ask_any(format!("$JS.API.DIRECT.GET.{}", self.group), request).await.map(stored) {
             Ok(Some(found)) => Ok(Some(found)),
             _ => self.ask_leader(json!({ "seq": sequence })).await,
         }

@@ -33,6 +33,9 @@ pub const RETRY_WITHIN: Duration = Duration::from_secs(60);
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// How long a claim, a replay or a read goes on trying: longer than two elections of the engine, 4 to 9 s each.
 pub const ENGINE_WITHIN: Duration = Duration::from_secs(30);
+/// How long the stream's leader may answer nothing before it is asked by way of another server: about as long as an
+/// election. A server that is cut off from the others keeps its clients, and does not reach the leader.
+pub const UNHEARD_MAX: Duration = Duration::from_secs(6);
 /// How long an owner has to answer whether it is there.
 pub const OWNER_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// How often an owner that writes nothing looks whether it is one still.

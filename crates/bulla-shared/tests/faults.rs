@@ -70,7 +70,7 @@ fn whatever_fails_the_promises_hold() {
     let seed = number("BULLA_SEED").unwrap_or(1);
     let faults = number("BULLA_FAULTS").map_or(FAULTS, |faults| faults as usize);
     let mut random = Rng::with_seed(seed);
-    let cluster = Cluster::start(Setup::default());
+    let cluster = Cluster::start(Setup { can_be_cut: true, ..Setup::default() });
     let network = Network::before(&cluster.servers());
     let mut model = Model::default();
     let mut counts = BTreeMap::<&str, usize>::new();
@@ -111,6 +111,12 @@ fn whatever_fails_the_promises_hold() {
                     "a server ended"
                 }
                 14 => {
+                    cluster.isolate(server);
+                    work(&mut workload, random.usize(..OPERATIONS_MAX));
+                    cluster.rejoin();
+                    "a server cut off from the others"
+                }
+                15 => {
                     (0..3).for_each(|server| cluster.kill_server(server));
                     (0..3).for_each(|server| cluster.start_server(server));
                     "all servers killed"

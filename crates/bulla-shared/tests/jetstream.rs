@@ -13,6 +13,7 @@ use bulla_shared::frame::{FRAME_HEADER_BYTES, Frame, Kind};
 use bulla_shared::{Durability, JetStreamLog, Options};
 use fastrand::Rng;
 
+use servers::network::Network;
 use servers::{Cluster, Setup, until};
 
 /// A batch with some bytes of record headers and of bodies.
@@ -494,6 +495,39 @@ fn a_killed_leader_loses_nothing_and_doubles_nothing() {
     assert_eq!(claimed.1, end);
     assert_eq!(replay(&mut other, None), (end, expected(&batches)));
     append(&mut other, batch(end, 24, 8, 1));
+}
+
+// It has no majority, and goes on talking with its client.
+#[test]
+fn a_leader_that_is_cut_off_confirms_nothing_and_its_client_leaves_it() {
+    let cluster = Cluster::start(Setup { can_be_cut: true, ..Setup::default() });
+    let mut first = open(cluster.options("CUT", "QM1"));
+    let (_, mut end) = first.claim(Instant::now(), Claim::IfFree).unwrap();
+    let mut batches = vec![batch(end, 24, 2_048, 0)];
+    end = append(&mut first, copy(&batches[0]));
+    let leader = cluster.leader("CUT");
+    // The owner reaches all servers, but for now the leader alone.
+    let ways: Vec<Network> = cluster.servers().chunks(1).map(Network::before).collect();
+    let others = || ways.iter().enumerate().filter(|(server, _)| *server != leader).map(|(_, way)| way);
+    others().for_each(|way| way.breaks(0));
+    let mut options = cluster.options("CUT", "QM2");
+    options.servers = ways.iter().map(|way| way.addresses[0].clone()).collect();
+    let mut owner = open(options);
+    owner.claim(Instant::now(), Claim::Force).unwrap();
+    others().for_each(Network::heals);
+    cluster.isolate(leader);
+    let began = Instant::now();
+    for seed in 1..4 {
+        let next = batch(end, 24, 2_048, seed);
+        end = append(&mut owner, copy(&next));
+        batches.push(next);
+    }
+    println!("appends go on {:.1} s after the leader n{leader} was cut off", began.elapsed().as_secs_f64());
+    assert_ne!(cluster.leader_by_others("CUT", leader), leader);
+    cluster.rejoin();
+    let mut third = open(cluster.options("CUT", "QM3"));
+    assert_eq!(third.claim(Instant::now(), Claim::Force).unwrap().1, end);
+    assert_eq!(replay(&mut third, None), (end, expected(&batches)));
 }
 
 #[test]

@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use network::Network;
+
 pub mod network;
 
 /// How long servers have to find each other, to elect, or to come back.
@@ -32,11 +34,13 @@ pub struct Setup {
     pub sync_interval: Option<&'static str>,
     /// Further lines of the configuration.
     pub more: String,
+    /// Whether servers reach each other by ways that can break: [`Cluster::isolate`].
+    pub can_be_cut: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { servers: 3, sync_interval: Some("always"), more: String::new() }
+        Setup { servers: 3, sync_interval: Some("always"), more: String::new(), can_be_cut: false }
     }
 }
 
@@ -45,6 +49,8 @@ pub struct Cluster {
     pub dir: TempDir,
     setup: Setup,
     ports: Vec<Ports>,
+    /// From each server to all; empty where they can't be cut.
+    ways: Vec<Network>,
     running: Mutex<Vec<Option<Child>>>,
 }
 
@@ -73,11 +79,14 @@ impl Cluster {
             let listeners: Vec<_> = (0..3 * setup.servers).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
             let mut free = listeners.iter().map(|listener| listener.local_addr().unwrap().port());
             let mut port = || free.next().unwrap();
-            let ports =
+            let ports: Vec<_> =
                 (0..setup.servers).map(|_| Ports { client: port(), cluster: port(), monitor: port() }).collect();
             drop(listeners);
+            let ends: Vec<_> = ports.iter().map(|ports| format!("127.0.0.1:{}", ports.cluster)).collect();
+            let from = if setup.can_be_cut { setup.servers } else { 0 };
+            let ways = (0..from).map(|_| Network::before(&ends)).collect();
             let running = Mutex::new((0..setup.servers).map(|_| None).collect());
-            let cluster = Cluster { dir: tempfile::tempdir().unwrap(), setup: setup.clone(), ports, running };
+            let cluster = Cluster { dir: tempfile::tempdir().unwrap(), setup: setup.clone(), ports, ways, running };
             match (0..cluster.setup.servers).try_for_each(|index| cluster.try_start(index)) {
                 Ok(()) => return cluster,
                 Err(log) => assert!(log.contains("address already in use"), "{log}"),
@@ -108,7 +117,8 @@ impl Cluster {
         let store = dir.join(format!("n{index}"));
         writeln!(text, "jetstream {{ store_dir: {:?}, max_file_store: 16GB\n{sync} }}", store).unwrap();
         if self.setup.servers > 1 {
-            let routes: Vec<_> = self.ports.iter().map(|ports| format!("nats://127.0.0.1:{}", ports.cluster)).collect();
+            let others = (0..self.setup.servers).filter(|other| *other != index);
+            let routes: Vec<_> = others.map(|other| format!("nats://{}", self.way(index, other))).collect();
             let (listen, routes) = (ports.cluster, routes.join(", "));
             writeln!(
                 text,
@@ -117,6 +127,24 @@ impl Cluster {
             .unwrap();
         }
         text
+    }
+
+    /// Where a server reaches another one.
+    fn way(&self, from: usize, to: usize) -> String {
+        let straight = || format!("127.0.0.1:{}", self.ports[to].cluster);
+        self.ways.get(from).map_or_else(straight, |way| way.addresses[to].clone())
+    }
+
+    /// Cuts a server off from all others, not from its clients.
+    pub fn isolate(&self, server: usize) {
+        for (from, way) in self.ways.iter().enumerate() {
+            (0..self.setup.servers).filter(|to| (from == server) != (*to == server)).for_each(|to| way.breaks(to));
+        }
+    }
+
+    /// All servers reach each other again.
+    pub fn rejoin(&self) {
+        self.ways.iter().for_each(Network::heals);
     }
 
     /// Starts a server that does not run, and waits until its port is open.
@@ -178,11 +206,14 @@ impl Cluster {
 
     /// The index of the server that leads a group's stream.
     pub fn leader(&self, group: &str) -> usize {
-        let raw = Raw::connect(&self.servers());
-        until("the stream has a leader", || {
-            let info = raw.api(&format!("STREAM.INFO.{group}"), json!({}))?;
-            info["cluster"]["leader"].as_str()?.strip_prefix('n')?.parse().ok()
-        })
+        leader(&self.servers(), group)
+    }
+
+    /// The same, as servers besides one say.
+    pub fn leader_by_others(&self, group: &str, than: usize) -> usize {
+        let mut servers = self.servers();
+        servers.remove(than);
+        leader(&servers, group)
     }
 
     pub fn raw(&self) -> Raw {
@@ -196,6 +227,14 @@ impl Drop for Cluster {
             self.kill_server(index);
         }
     }
+}
+
+fn leader(servers: &[String], group: &str) -> usize {
+    let raw = Raw::connect(servers);
+    until("the stream has a leader", || {
+        let info = raw.api(&format!("STREAM.INFO.{group}"), json!({}))?;
+        info["cluster"]["leader"].as_str()?.strip_prefix('n')?.parse().ok()
+    })
 }
 
 /// Asks again until there is an answer.

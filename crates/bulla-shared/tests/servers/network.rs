@@ -23,7 +23,10 @@ pub struct Network {
 #[derive(Default)]
 struct State {
     fault: Option<(Fault, Instant)>,
-    open: Vec<TcpStream>,
+    /// Servers that nobody gets through to.
+    broken: Vec<usize>,
+    /// Both ends of each connection, and to which server it is.
+    open: Vec<(usize, TcpStream)>,
     /// Bytes of answers that were lost.
     lost: usize,
 }
@@ -34,29 +37,39 @@ impl State {
     }
 
     fn cut(&mut self) {
-        for stream in self.open.drain(..) {
+        for (_, stream) in self.open.drain(..) {
             // It may have ended already.
             let _ = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    fn cut_from(&mut self, server: usize) {
+        self.open.retain(|(to, stream)| {
+            if *to == server {
+                // It may have ended already.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+            *to != server
+        });
     }
 }
 
 impl Network {
     pub fn before(servers: &[String]) -> Self {
         let state = Arc::new(Mutex::new(State::default()));
-        let way = |server: &String| {
+        let way = |(number, server): (usize, &String)| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap().to_string();
             let (server, state) = (server.clone(), state.clone());
             std::thread::spawn(move || {
                 for client in listener.incoming().map_while(Result::ok) {
                     // A server that does not run takes nobody.
-                    let _ = connect(client, &server, &state);
+                    let _ = connect(client, number, &server, &state);
                 }
             });
             address
         };
-        Network { addresses: servers.iter().map(way).collect(), state }
+        Network { addresses: servers.iter().enumerate().map(way).collect(), state }
     }
 
     /// All connections break, once.
@@ -73,21 +86,36 @@ impl Network {
         }
     }
 
+    /// Nobody gets through to one server any more.
+    pub fn breaks(&self, server: usize) {
+        let mut state = self.state.lock().unwrap();
+        state.broken.push(server);
+        state.cut_from(server);
+    }
+
+    /// All ways that broke are there again.
+    pub fn heals(&self) {
+        self.state.lock().unwrap().broken.clear();
+    }
+
     /// Bytes of answers that were lost so far.
     pub fn lost(&self) -> usize {
         self.state.lock().unwrap().lost
     }
 }
 
-fn connect(client: TcpStream, server: &str, state: &Arc<Mutex<State>>) -> std::io::Result<()> {
-    if state.lock().unwrap().fault() == Some(Fault::Refuses) {
-        return Ok(());
-    }
+fn connect(client: TcpStream, number: usize, server: &str, state: &Arc<Mutex<State>>) -> std::io::Result<()> {
     let server = TcpStream::connect(server)?;
-    for stream in [&client, &server] {
-        stream.set_nodelay(true)?;
-        let stream = stream.try_clone()?;
-        state.lock().unwrap().open.push(stream);
+    {
+        // Held while it is looked at, so that a way that breaks now cuts this one, too.
+        let mut state = state.lock().unwrap();
+        if state.fault() == Some(Fault::Refuses) || state.broken.contains(&number) {
+            return Ok(());
+        }
+        for stream in [&client, &server] {
+            stream.set_nodelay(true)?;
+            state.open.push((number, stream.try_clone()?));
+        }
     }
     let (from, to) = (client.try_clone()?, server.try_clone()?);
     std::thread::spawn(move || pass_on(from, to, None));
