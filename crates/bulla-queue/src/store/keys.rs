@@ -6,6 +6,7 @@
 //! message has keeps its number until the table is full: a queue that empties with each get costs no record a put.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -27,6 +28,8 @@ pub const QUEUE_KEY_SETS_BYTES_MAX: usize = KEY_SETS_BYTES_MAX / 8;
 const RECENT_SETS: usize = 16;
 /// Bytes of sets that no message has, from which on they make room: so much work is done for them at most.
 const UNUSED_BYTES_MAX: usize = KEY_SETS_BYTES_MAX / 4;
+/// Places of sets that are counted by their numbers while a journal is read, of all queues: 24 MiB.
+const TALLY_PLACES_MAX: usize = 1 << 20;
 /// Messages of a queue that one look for the oldest ones passes over, in each of its ten lanes. A tenth of a
 /// millisecond.
 const OLDEST_LOOKS_MAX: usize = 10_000;
@@ -109,6 +112,15 @@ impl Needs {
         }
     }
 
+    /// So many more messages came of a set that others have already.
+    fn add(&mut self, set: u16, messages: u32, bytes: u64) {
+        let need = if self.usual.0 == set { Some(&mut self.usual.1) } else { self.others.get_mut(&set) };
+        if let Some(need) = need {
+            need.messages += messages;
+            need.bytes += bytes;
+        }
+    }
+
     fn takes(&self, sets: &KeySets, set: u16) -> bool {
         (self.usual.1.messages > 0 && self.usual.0 == set)
             || self.others.contains_key(&set)
@@ -129,6 +141,60 @@ impl Needs {
     fn all(&mut self) -> impl Iterator<Item = (u16, &mut Need)> {
         let others = self.others.iter_mut().map(|(&set, need)| (set, need));
         std::iter::once((self.usual.0, &mut self.usual.1)).chain(others).filter(|(_, need)| need.messages > 0)
+    }
+}
+
+/// What messages need, counted while the journal is read: each of them costs an index where it would cost a hash.
+#[derive(Debug)]
+pub(super) struct Tallies {
+    /// By number of the set.
+    by_queue: HashMap<QueueId, Vec<Need>, IdBuildHasher>,
+    /// Sets of all queues for which there is a place yet.
+    places_left: usize,
+}
+
+impl Default for Tallies {
+    fn default() -> Self {
+        Self::new(TALLY_PLACES_MAX)
+    }
+}
+
+impl Tallies {
+    fn new(places: usize) -> Self {
+        Self { by_queue: HashMap::default(), places_left: places }
+    }
+
+    /// A message of a queue is there; they come by rising id. Those for which there is no place count at once.
+    pub(super) fn came(&mut self, queue: &mut Queue, sets: &mut KeySets, set: u16, bytes: u32, id: u64) {
+        let needs = self.by_queue.entry(queue.id).or_default();
+        let at = usize::from(set);
+        if at >= needs.len() {
+            let more = at + 1 - needs.len();
+            if more > self.places_left {
+                queue.needs.came(sets, set, bytes, id);
+                return sets.counted(set, 1);
+            }
+            self.places_left -= more;
+            needs.resize(at + 1, Need::default());
+        }
+        let need = &mut needs[at];
+        if need.messages == 0 {
+            need.first = id;
+        }
+        need.messages += 1;
+        need.bytes += u64::from(bytes);
+    }
+
+    /// All have come.
+    pub(super) fn count<S: BuildHasher>(self, queues: &mut HashMap<QueueId, Queue, S>, sets: &mut KeySets) {
+        for (queue, needs) in self.by_queue {
+            let Some(queue) = queues.get_mut(&queue) else { continue };
+            for (set, need) in (0..).zip(needs).filter(|(_, need)| need.messages > 0) {
+                queue.needs.came(sets, set, 0, need.first);
+                sets.counted(set, need.messages);
+                queue.needs.add(set, need.messages - 1, need.bytes);
+            }
+        }
     }
 }
 
@@ -320,19 +386,28 @@ impl KeySets {
         }
     }
 
-    /// A message has the set. Says whether there is such a set, or the message needs none that is known.
-    pub(super) fn came(&mut self, number: u16) -> bool {
-        if number <= KEYS_NONE {
-            return true;
+    /// Whether there is such a set, or the message needs none that is known.
+    pub(super) fn has(&self, number: u16) -> bool {
+        number <= KEYS_NONE || self.get(number).is_some()
+    }
+
+    /// So many messages of a queue have the set, by the journal.
+    fn counted(&mut self, number: u16, messages: u32) {
+        if let Some(set) = self.get_mut(number) {
+            set.messages += messages;
         }
-        let Some(set) = self.get_mut(number) else { return false };
-        set.messages += 1;
-        if set.messages == 1 {
-            let bytes = set.record(number).head_bytes();
-            // While the journal is read nothing is counted yet.
-            self.unused_bytes = self.unused_bytes.saturating_sub(bytes);
+    }
+
+    /// A message has the set.
+    pub(super) fn came(&mut self, number: u16) {
+        if number > KEYS_NONE
+            && let Some(set) = self.get_mut(number)
+        {
+            set.messages += 1;
+            if set.messages == 1 {
+                self.unused_bytes -= set.record(number).head_bytes();
+            }
         }
-        true
     }
 
     /// A message that had the set is gone. One compare where it needs no key.
@@ -492,10 +567,54 @@ const _: () = assert!(KEY_NAMES_BYTES_MAX < QUEUE_KEY_SETS_BYTES_MAX);
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
+
     use super::*;
 
     fn names() -> KeyNames {
         [Bytes::from_static(b"issuer and serial")].into_iter().collect()
+    }
+
+    /// What each queue needs, and how many messages have each set.
+    type Counted = (Vec<Vec<(u16, u32, u64, u64)>>, Vec<u32>);
+
+    fn counted(places: usize) -> Counted {
+        let mut sets = KeySets::default();
+        for number in 0..40_u16 {
+            let name = Bytes::copy_from_slice(&number.to_le_bytes());
+            sets.number_of(&Keys::OneOf([name].into_iter().collect()), usize::MAX);
+        }
+        let id = |number| QueueId::new(crate::message::StoreNumber::LOCAL, number);
+        let new = |number| (id(number), Queue::new(id(number), "Q", crate::queue::QueueAttributes::default()));
+        let mut queues: HashMap<QueueId, Queue> = (1..4).map(new).collect();
+        let mut tallies = Tallies::new(places);
+        for message in 0..1_000_u64 {
+            let set = (message * message % 41) as u16;
+            if set != KEYS_NONE {
+                let queue = queues.get_mut(&id((message % 3) as u32 + 1)).unwrap();
+                tallies.came(queue, &mut sets, set, 100 + set as u32, message);
+            }
+        }
+        tallies.count(&mut queues, &mut sets);
+        let needs = |number| {
+            let needs = &mut queues.get_mut(&id(number)).unwrap().needs;
+            let mut needs: Vec<_> =
+                needs.all().map(|(set, need)| (set, need.messages, need.bytes, need.first)).collect();
+            needs.sort_unstable();
+            needs
+        };
+        ((1..4).map(needs).collect(), sets.sets.iter().flatten().map(|set| set.messages).collect())
+    }
+
+    #[test]
+    fn what_finds_no_place_while_the_journal_is_read_counts_all_the_same() {
+        let all = counted(TALLY_PLACES_MAX);
+        let messages: u32 = all.0.iter().flatten().map(|(_, messages, ..)| messages).sum();
+        let of_none = (0..1_000_u64).filter(|message| message * message % 41 == u64::from(KEYS_NONE)).count();
+        assert_eq!(messages as usize, 1_000 - of_none);
+        for places in [0, 1, 5, 30, 60, 100] {
+            assert_eq!(counted(places), all, "{places} places");
+        }
     }
 
     #[test]

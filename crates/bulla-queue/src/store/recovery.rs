@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::evictable::Evictable;
 use super::journal::Journal;
-use super::keys::KeySets;
+use super::keys::{KeySets, Tallies};
 use super::messages::{Entry, Kept, Messages, State};
 use super::notes::Notes;
 use super::objects::Objects;
@@ -15,7 +15,7 @@ use super::{Limits, OpenError, Store};
 use crate::log::{Claim, Epoch, Log, LogError, Position, Replayed};
 use crate::message::{MESSAGE_NUMBER_MAX, MessageId, QueueId, StoreNumber, User};
 use crate::queue::{Queue, QueueAttributes};
-use crate::record::{KEYS_UNKNOWN, PutRecord, Record, Records, padded};
+use crate::record::{KEYS_NONE, KEYS_UNKNOWN, PutRecord, Record, Records, padded};
 use crate::spill::Spill;
 
 /// Bits of a message id below the epoch: ids stay unique though a crash forgets what was never journaled.
@@ -175,6 +175,7 @@ fn finish(
     let mut expiries = BinaryHeap::new();
     let mut live_bytes = 0;
     let mut delays = super::Delays::default();
+    let mut tallies = Tallies::default();
     for (_, queue, slot) in slots {
         let Some(found) = queues.get_mut(&queue) else {
             let entry = messages.remove(slot);
@@ -190,16 +191,19 @@ fn finish(
         }
         messages.enlane(found, slot);
         let entry = &mut messages[slot];
-        if !key_sets.came(entry.keys) {
-            entry.keys = KEYS_UNKNOWN;
+        if entry.keys != KEYS_NONE {
+            if !key_sets.has(entry.keys) {
+                entry.keys = KEYS_UNKNOWN;
+            }
+            tallies.came(found, &mut key_sets, entry.keys, entry.body_bytes, entry.id);
         }
-        found.needs.came(&key_sets, entry.keys, entry.body_bytes, entry.id);
         found.grew(entry.body_bytes, entry.put_at_ms);
         live_bytes += entry.journal_bytes();
         if entry.expires_at_ms != u64::MAX {
             expiries.push(Reverse((entry.expires_at_ms, entry.id)));
         }
     }
+    tallies.count(&mut queues, &mut key_sets);
     key_sets.ready();
     let mut seen = HashSet::new();
     let mut live: VecDeque<(u64, u64)> = VecDeque::with_capacity(messages.len());
