@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import stat
+import struct
 import time
 
 import pytest
@@ -586,12 +587,21 @@ def state(site):
     return shown, files
 
 
+def definitions_are_written(qm):
+    """The readable copy of the definitions is written a second after a change, and then the journal notes that."""
+    journal = (qm.data / "journal/0000000000000000.segment").read_bytes()
+    note = journal.rindex(b"objects.changes") + len(b"objects.changes")
+    last, written = struct.unpack_from("<QQ", journal, note)
+    return last == written
+
+
 def test_nothing_is_changed_by_asking(site):
     queue = site.queue(PRIVACY)
     for _ in range(3):
         site.orders.put(queue, Message(body=b"sealed", inferred=True, durable=True))
     site.put_raw(queue, clear())
     doctor(site, queue)
+    wait_until(lambda: definitions_are_written(site.qm), "what is defined is in its file")
     before = state(site)
     for options in ([queue], [queue, "--user", "orders"], [queue, "--user", "billing"], [], ["--user", "orders"]):
         site.qm.run("doctor", *options, "--data", site.qm.data, code=None)
