@@ -180,12 +180,27 @@ impl Entry {
 impl Keys {
     /// The keys that notes know. One that can't be read is left alone.
     pub fn read<'a>(notes: impl Iterator<Item = (StoreNumber, &'a str, &'a [u8])>) -> Self {
+        let mut keys = Self::default();
+        keys.learn(notes);
+        keys
+    }
+
+    /// The keys that notes know are known from now on, too.
+    pub fn learn<'a>(&mut self, notes: impl Iterator<Item = (StoreNumber, &'a str, &'a [u8])>) {
         let known = |(store, name, note)| Some((KeyId::of_note(name)?, Entry::decode(store, note)?));
         let mut found: Vec<(KeyId, Entry)> = notes.filter_map(known).collect();
         found.sort_by_key(|(_, entry)| entry.expires_ms);
-        let mut keys = Self::default();
-        found.into_iter().for_each(|(id, entry)| keys.add(id, entry));
-        keys
+        for (id, entry) in found {
+            self.remove(id);
+            self.add(id, entry);
+        }
+    }
+
+    /// A store is not there any more, nor what it has of keys: those of messages that were not durable go with it.
+    pub fn forget(&mut self, store: StoreNumber) {
+        let is_of = |entry: &Entry| entry.noted_in == Some(store) || entry.ticket.store() == store;
+        let gone: Vec<KeyId> = self.entries.iter().filter(|(_, entry)| is_of(entry)).map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|id| self.remove(id));
     }
 
     /// Whether a put under a key is to be done.

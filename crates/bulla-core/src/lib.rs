@@ -23,6 +23,7 @@ pub mod dynamic;
 pub mod envelope;
 pub mod events;
 pub mod front;
+pub mod further_stores;
 pub mod idempotency;
 pub mod key_use;
 pub mod limits;

@@ -495,6 +495,13 @@ impl ConnectedUsers {
         waiting.bytes += bytes;
     }
 
+    /// A store is not there any more: nothing waits for its disk.
+    pub fn forget_store(&mut self, store: StoreNumber) {
+        for (_, uses) in &mut self.all {
+            *uses.waiting.of(store) = Waiting::default();
+        }
+    }
+
     /// Bytes of persistent messages that all users have put.
     pub fn put_bytes(&self) -> u64 {
         self.put_bytes

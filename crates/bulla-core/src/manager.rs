@@ -18,6 +18,7 @@ use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
 use crate::envelope::{Defaults, Label};
 use crate::events;
+use crate::further_stores::LeftStores;
 use crate::idempotency::{self, Keys};
 use crate::limits::{ConnectedUsers, QueueUses, UserId};
 use crate::mailbox::{Mailboxes, Notice};
@@ -120,6 +121,8 @@ pub struct State {
     pub topics: Topics,
     /// Queues that start applications.
     pub triggering: Triggering,
+    /// Stores that have left, as long as somebody has links to them.
+    pub left_stores: LeftStores,
     /// What the operator is told.
     pub notices: Notices,
 }
@@ -224,6 +227,7 @@ impl State {
             outbound: Outbound::default(),
             topics: Topics::default(),
             triggering: Triggering::default(),
+            left_stores: LeftStores::default(),
             notices: Notices { peer_lines, events_lost: 0 },
         }
     }

@@ -157,11 +157,12 @@ impl State {
         let named = cleared.iter().chain(queues.gone.keys()).chain(queues.defined.keys());
         let of_queues = named.map(|name| self.store.queue(name).map_or(StoreNumber::LOCAL, QueueId::store));
         let mut stores = of_objects.chain(of_queues);
-        if let Some(first) = stores.next().filter(|_| self.store.are_several())
-            && stores.any(|store| store != first)
-        {
+        let home = stores.next().unwrap_or(StoreNumber::LOCAL);
+        if self.store.are_several() && stores.any(|store| store != home) {
             return Err(DefineError::OtherStore);
         }
+        // What is defined in another store is in its log alone: the file is this queue manager's own.
+        let is_own = home == StoreNumber::LOCAL;
         let gone: Vec<QueueId> = queues.gone.keys().filter_map(|name| self.store.queue(name)).collect();
         let cleared = cleared.iter().map(|name| QueueChange::Clear { name });
         let deleted = queues.gone.iter().map(|(&name, &purge)| QueueChange::Delete { name, purge });
@@ -170,21 +171,23 @@ impl State {
             .map(|(&name, queue)| QueueChange::Define { name, attributes: attributes(name, queue, &self.definitions) });
         let queues: Vec<QueueChange<'_>> = cleared.chain(deleted).chain(defined).collect();
         let number = changes_note(self.changes.noted.last + 1, self.changes.writer.written());
-        let notes: Vec<(&str, Option<&[u8]>)> =
-            notes.iter().copied().chain(std::iter::once((CHANGES_NOTE, Some(&number[..])))).collect();
+        let number = is_own.then_some((CHANGES_NOTE, Some(&number[..])));
+        let notes: Vec<(&str, Option<&[u8]>)> = notes.iter().copied().chain(number).collect();
         let reserve = reserve(&objects, &self.store);
         let objects: Vec<(&str, Option<&[u8]>)> =
             objects.iter().map(|(name, text)| (name.as_str(), text.as_ref().map(|text| text.as_bytes()))).collect();
         let unit = DefinitionUnit { queues: &queues, objects: &objects, notes: &notes, reserve };
         let tickets = self.store.commit_definitions(&unit)?;
-        self.changes.noted.last += 1;
+        self.changes.noted.last += u64::from(is_own);
         self.changes.noted.tickets.get_or_insert_default().extend(tickets.iter());
         for queue in gone {
             self.uses.remove(&queue);
             self.temporary.owners.remove(&queue);
         }
         self.take_over(changes);
-        self.changes.writer.changed(changes, self.changes.noted.last, &tickets);
+        if is_own {
+            self.changes.writer.changed(changes, self.changes.noted.last, &tickets);
+        }
         Ok(tickets)
     }
 
@@ -211,6 +214,11 @@ impl State {
         if let Err(error) = self.store.commit_definitions(&unit) {
             crate::warning!("that the file of definitions is written is not noted in the journal: {error}");
         }
+    }
+
+    /// What these changes delete is not defined any more. No record says so: it went with its store.
+    pub(crate) fn forget_defined(&mut self, removals: &[Change]) {
+        self.take_over(removals);
     }
 
     /// What is defined, and what follows from it, is that of after the changes.

@@ -175,6 +175,16 @@ impl ResumableLinks {
         over.iter().filter_map(|name| self.take(name)).collect()
     }
 
+    /// Suspended links end of which `is_of` says so, and nothing becomes of what is kept of them.
+    pub fn drop_suspended(&mut self, is_of: impl Fn(&Kept) -> bool) {
+        let ends = |(name, entry): (&LinkName, &Entry)| match &entry.stage {
+            Stage::Suspended { kept, .. } if is_of(kept) => Some(name.clone()),
+            Stage::Suspended { .. } | Stage::Attached => None,
+        };
+        let over: Vec<LinkName> = self.links.iter().filter_map(ends).collect();
+        over.iter().for_each(|name| drop(self.remove(name)));
+    }
+
     fn remove(&mut self, name: &LinkName) -> Option<Entry> {
         let entry = self.links.remove(name)?;
         if let Some(count) = self.by_user.get_mut(&name.user) {

@@ -9,7 +9,6 @@ mod error;
 mod handover;
 mod per_store;
 
-use crate::maps::HashMap;
 use crate::mqsc::kept;
 use bulla_queue::{
     Arrivals, Backlog, Chunks, Crossing, Cursor, DefineError, DefinitionUnit, Expired, Found, IDENTITY_BYTES,
@@ -37,7 +36,12 @@ pub struct NamedStore {
 /// The stores.
 pub struct Stores {
     local: Store,
-    further: Vec<NamedStore>,
+    /// By their numbers, from 1 on; none where a store has left.
+    further: Vec<Option<NamedStore>>,
+    /// Stores whose logs take nothing more, and why.
+    failed: Vec<(StoreNumber, JournalError)>,
+    /// How it is found out which keys a message needs.
+    keys_of: Option<fn(&Chunks) -> Keys>,
     /// From each store to each other one.
     ways: Vec<Way>,
     /// Whether a message asks to be told what becomes of it.
@@ -48,7 +52,7 @@ pub struct Stores {
 
 impl From<Store> for Stores {
     fn from(local: Store) -> Self {
-        Self { local, further: Vec::new(), ways: Vec::new(), asks: None, wall_ms: 0 }
+        Self { local, further: Vec::new(), failed: Vec::new(), keys_of: None, ways: Vec::new(), asks: None, wall_ms: 0 }
     }
 }
 
@@ -64,10 +68,71 @@ impl Stores {
     /// # Errors
     /// Two of them have a name, a queue or an object of a definition in common, or a number is not that of its place.
     pub fn new(local: Store, further: Vec<NamedStore>) -> Result<Self, StoresError> {
-        let mut stores = Self { further, ..Self::from(local) };
-        stores.check()?;
-        stores.join().map_err(|error| StoresError::Journal { error })?;
+        let mut stores = Self::from(local);
+        further.into_iter().try_for_each(|further| stores.join(further).map(drop))?;
         Ok(stores)
+    }
+
+    /// The number that a further store is to be opened under; none where there are as many as there may be. Those in
+    /// `kept` are not free yet, though their stores have left.
+    pub fn free_number(&self, kept: &[StoreNumber]) -> Option<StoreNumber> {
+        (1..).map_while(StoreNumber::new).find(|number| !self.is_there(*number) && !kept.contains(number))
+    }
+
+    /// Whether there is a store of that number.
+    pub fn is_there(&self, number: StoreNumber) -> bool {
+        match number.place().checked_sub(1) {
+            None => true,
+            Some(place) => self.further.get(place).is_some_and(Option::is_some),
+        }
+    }
+
+    /// A further store is there from now on.
+    ///
+    /// # Errors
+    /// Its name, its number, a queue or an object of a definition is in use; a journal takes nothing. It is closed then.
+    pub fn join(&mut self, mut further: NamedStore) -> Result<StoreNumber, StoresError> {
+        self.check(&further)?;
+        let number = further.store.number();
+        if let Some(asks) = self.asks {
+            further.store.tell_marks_by(asks);
+        }
+        if let Some(keys_of) = self.keys_of {
+            further.store.tell_keys_by(keys_of);
+        }
+        let others: Vec<StoreNumber> = self.all().map(Store::number).collect();
+        let place = number.place() - 1;
+        if self.further.len() <= place {
+            self.further.resize_with(place + 1, || None);
+        }
+        self.further[place] = Some(further);
+        let joined =
+            others.into_iter().flat_map(|other| [(other, number), (number, other)]).try_for_each(|(from, to)| {
+                let Some((from, to)) = self.two(from, to) else { return Ok(()) };
+                let way = Way::new(from, to)?;
+                self.ways.push(way);
+                Ok(())
+            });
+        joined.map_err(|error| {
+            self.leave(number);
+            StoresError::Journal { error }
+        })?;
+        Ok(number)
+    }
+
+    /// A further store is not there any more, nor its queues. What is asked of them from now on is asked of queues that
+    /// are nowhere, and its tickets are never synced. None where there was none.
+    pub fn leave(&mut self, number: StoreNumber) -> Option<NamedStore> {
+        let left = self.further.get_mut(number.place().checked_sub(1)?)?.take();
+        self.ways.retain(|way| way.ends().0 != number && way.ends().1 != number);
+        self.failed.retain(|(failed, _)| *failed != number);
+        left
+    }
+
+    /// Stores whose logs take nothing more since this was asked last, and why: another queue manager owns them now, or
+    /// they failed. The local one is not among them.
+    pub fn take_failed(&mut self) -> Vec<(StoreNumber, JournalError)> {
+        std::mem::take(&mut self.failed)
     }
 
     /// Messages that wait in one store for another, and notes of such that are not removed yet.
@@ -77,24 +142,11 @@ impl Stores {
         self.ways.iter().map(depth).chain(notes).sum()
     }
 
-    /// Makes the ways between the stores.
-    fn join(&mut self) -> Result<(), JournalError> {
-        let numbers: Vec<StoreNumber> = self.all().map(Store::number).collect();
-        for from in &numbers {
-            for to in numbers.iter().filter(|to| *to != from) {
-                let Some((from, to)) = self.two(*from, *to) else { continue };
-                let way = Way::new(from, to)?;
-                self.ways.push(way);
-            }
-        }
-        Ok(())
-    }
-
     /// Two stores at once.
     fn two(&mut self, first: StoreNumber, second: StoreNumber) -> Option<(&mut Store, &mut Store)> {
         let Self { local, further, .. } = self;
         let mut found = [None, None];
-        for store in std::iter::once(local).chain(further.iter_mut().map(|further| &mut further.store)) {
+        for store in std::iter::once(local).chain(further.iter_mut().flatten().map(|further| &mut further.store)) {
             match store.number() {
                 number if number == first => found[0] = Some(store),
                 number if number == second => found[1] = Some(store),
@@ -105,31 +157,23 @@ impl Stores {
         first.zip(second)
     }
 
-    fn check(&self) -> Result<(), StoresError> {
-        let mut names = HashMap::<&str, ()>::default();
-        let mut queues = HashMap::<&str, &str>::default();
-        let mut objects = HashMap::<&str, &str>::default();
-        for (place, (_, name, store)) in self.numbered().enumerate() {
-            if names.insert(name, ()).is_some() {
-                return Err(StoresError::Name { name: name.to_owned() });
+    /// What a further store has in common with those that are there.
+    fn check(&self, further: &NamedStore) -> Result<(), StoresError> {
+        let NamedStore { name, store } = further;
+        if self.numbered().any(|(_, known, _)| known == name) {
+            return Err(StoresError::Name { name: name.clone() });
+        }
+        if self.is_there(store.number()) {
+            return Err(StoresError::Number { name: name.clone(), number: store.number().place() });
+        }
+        for (_, known, other) in self.numbered() {
+            let stores = || [known.to_owned(), name.clone()];
+            let is_shared = |queue: &&str| other.queue(queue).is_some() && !handover::is_way(queue);
+            if let Some(queue) = store.queues().map(|(_, queue)| queue).find(is_shared) {
+                return Err(StoresError::Queue { queue: queue.to_owned(), stores: stores() });
             }
-            if StoreNumber::new(place) != Some(store.number()) {
-                return Err(StoresError::Number { name: name.to_owned(), place });
-            }
-            if self.further.is_empty() {
-                break; // nothing to compare
-            }
-            for (_, queue) in store.queues() {
-                if let Some(first) = queues.insert(queue, name) {
-                    let stores = [first.to_owned(), name.to_owned()];
-                    return Err(StoresError::Queue { queue: queue.to_owned(), stores });
-                }
-            }
-            for object in store.object_names() {
-                if let Some(first) = objects.insert(object, name) {
-                    let stores = [first.to_owned(), name.to_owned()];
-                    return Err(StoresError::Object { object: object.to_owned(), stores });
-                }
+            if let Some(object) = store.object_names().find(|object| other.has_object(object)) {
+                return Err(StoresError::Object { object: object.to_owned(), stores: stores() });
             }
         }
         Ok(())
@@ -137,17 +181,17 @@ impl Stores {
 
     /// All stores, the local one first.
     fn numbered(&self) -> impl Iterator<Item = (StoreNumber, &str, &Store)> {
-        let further =
-            self.further.iter().map(|further| (further.store.number(), further.name.as_str(), &further.store));
+        let there = self.further.iter().flatten();
+        let further = there.map(|further| (further.store.number(), further.name.as_str(), &further.store));
         std::iter::once((StoreNumber::LOCAL, LOCAL_STORE, &self.local)).chain(further)
     }
 
     fn all(&self) -> impl Iterator<Item = &Store> {
-        std::iter::once(&self.local).chain(self.further.iter().map(|further| &further.store))
+        std::iter::once(&self.local).chain(self.further.iter().flatten().map(|further| &further.store))
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut Store> {
-        std::iter::once(&mut self.local).chain(self.further.iter_mut().map(|further| &mut further.store))
+        std::iter::once(&mut self.local).chain(self.further.iter_mut().flatten().map(|further| &mut further.store))
     }
 
     /// The store of that number. What carries the number of none is unknown to the local one, too.
@@ -167,22 +211,22 @@ impl Stores {
 
     #[cold]
     fn further_at(&self, place: usize) -> &Store {
-        self.further.get(place).map_or(&self.local, |further| &further.store)
+        self.further.get(place).and_then(Option::as_ref).map_or(&self.local, |further| &further.store)
     }
 
     #[cold]
     fn further_at_mut(&mut self, place: usize) -> &mut Store {
-        self.further.get_mut(place).map_or(&mut self.local, |further| &mut further.store)
+        self.further.get_mut(place).and_then(Option::as_mut).map_or(&mut self.local, |further| &mut further.store)
     }
 
     /// Whether there is more than the local store.
     pub fn are_several(&self) -> bool {
-        !self.further.is_empty()
+        self.further.iter().any(Option::is_some)
     }
 
     /// The name of a store.
     pub fn store_name(&self, number: StoreNumber) -> &str {
-        let further = number.place().checked_sub(1).and_then(|place| self.further.get(place));
+        let further = number.place().checked_sub(1).and_then(|place| self.further.get(place)?.as_ref());
         further.map_or(LOCAL_STORE, |further| &further.name)
     }
 
@@ -228,12 +272,17 @@ impl Stores {
 
     /// All queues that can be named, in no order.
     pub fn queues(&self) -> impl Iterator<Item = (QueueId, &str)> {
-        self.all().flat_map(Store::queues).filter(|(queue, _)| !self.is_way(*queue))
+        self.all().flat_map(Store::queues).filter(|(_, name)| !handover::is_way(name))
     }
 
-    /// Whether messages wait there on their way to another store.
+    /// The queues of a store that can be named, in no order.
+    pub fn queues_of(&self, number: StoreNumber) -> impl Iterator<Item = (QueueId, &str)> {
+        self.queues().filter(move |(queue, _)| queue.store() == number)
+    }
+
+    /// Whether messages wait there on their way to another store, this queue manager's or another one's.
     fn is_way(&self, queue: QueueId) -> bool {
-        self.ways.iter().any(|way| way.queue == queue)
+        self.name(queue).is_some_and(handover::is_way)
     }
 
     /// As [`Store::name`].
@@ -278,7 +327,7 @@ impl Stores {
 
     /// The store that an object's definition lies in, or would: that of the queue which it is about.
     pub fn store_of_object(&self, object: &str) -> StoreNumber {
-        if self.further.is_empty() {
+        if !self.are_several() {
             return StoreNumber::LOCAL;
         }
         let there = self.all().find(|store| store.has_object(object)).map(Store::number);
@@ -292,7 +341,7 @@ impl Stores {
     /// # Errors
     /// As [`Store::commit_definitions`]; what is of the stores before is done then.
     pub fn commit_definitions(&mut self, unit: &DefinitionUnit<'_>) -> Result<Tickets, DefineError> {
-        if self.further.is_empty() {
+        if !self.are_several() {
             return self.local.commit_definitions(unit).map(Tickets::from);
         }
         let mut tickets = Tickets::default();
@@ -367,7 +416,7 @@ impl Stores {
     pub fn backlog(&self, queue: Option<QueueId>) -> Backlog {
         match queue {
             Some(queue) => self.of(queue.store()).backlog(),
-            None if self.further.is_empty() => self.local.backlog(),
+            None if !self.are_several() => self.local.backlog(),
             None => self.all().map(Store::backlog).max().unwrap_or(Backlog::Usual),
         }
     }
@@ -517,9 +566,9 @@ impl Stores {
         removals: &[MessageId],
         notes: &[(&str, Option<&[u8]>)],
     ) -> Result<Ticket, PutError> {
-        let puts = match self.further.is_empty() {
-            true => puts,
-            false => {
+        let puts = match self.are_several() {
+            false => puts,
+            true => {
                 let way = |to| self.ways.iter().find(|way| way.is(store, to)).map(|way| way.queue);
                 handover::send_on(store, puts, way, |queue| self.name(queue).map(str::to_owned))?
             }
@@ -616,6 +665,7 @@ impl Stores {
 
     /// As [`Store::tell_keys_by`], for all stores.
     pub fn tell_keys_by(&mut self, keys_of: fn(&Chunks) -> Keys) {
+        self.keys_of = Some(keys_of);
         self.all_mut().for_each(|store| store.tell_keys_by(keys_of));
     }
 
@@ -670,41 +720,60 @@ impl Stores {
     /// As [`Store::flush`], for the stores that `wants` names.
     ///
     /// # Errors
-    /// As [`Store::flush`].
+    /// As [`Store::flush`], of the local store.
     pub fn flush(&mut self, now: Instant, mut wants: impl FnMut(StoreNumber) -> bool) -> Result<(), JournalError> {
-        self.all_mut().filter(|store| wants(store.number())).try_for_each(|store| store.flush(now))
+        if wants(StoreNumber::LOCAL) {
+            self.local.flush(now)?;
+        }
+        self.each_further(|store| if wants(store.number()) { store.flush(now) } else { Ok(()) });
+        Ok(())
     }
 
     /// As [`Store::poll`], for all stores. What waits in one for another goes on.
     ///
     /// # Errors
-    /// As [`Store::poll`].
+    /// As [`Store::poll`], of the local store.
     pub fn poll(&mut self, now: Instant) -> Result<(), JournalError> {
-        self.all_mut().try_for_each(|store| store.poll(now))?;
+        self.local.poll(now)?;
+        self.each_further(|store| store.poll(now));
         if self.ways.is_empty() { Ok(()) } else { self.hand_over(now) }
+    }
+
+    /// Does something with each further store. One whose log takes nothing more does not hold up the others.
+    fn each_further(&mut self, mut each: impl FnMut(&mut Store) -> Result<(), JournalError>) {
+        for NamedStore { store, .. } in self.further.iter_mut().flatten() {
+            let number = store.number();
+            if let Err(error) = each(store)
+                && !self.failed.iter().any(|(failed, _)| *failed == number)
+            {
+                self.failed.push((number, error));
+            }
+        }
     }
 
     #[cold]
     fn hand_over(&mut self, now: Instant) -> Result<(), JournalError> {
         let (mut ways, asks, now_ms) = (std::mem::take(&mut self.ways), self.asks, self.wall_ms);
-        let mut result = Ok(());
+        let mut touched = Vec::new();
         for way in &mut ways {
             let (from, to) = way.ends();
             let Some((from, to)) = self.two(from, to) else { continue };
             if way.go_on(from, to, asks, now, now_ms) {
-                result = result.and(from.flush(now)).and(to.flush(now));
+                touched.extend([from.number(), to.number()]);
             }
         }
         self.ways = ways;
-        result
+        self.flush(now, |store| touched.contains(&store))
     }
 
     /// As [`Store::sync`], for all stores.
     ///
     /// # Errors
-    /// As [`Store::sync`].
+    /// As [`Store::sync`], of the local store.
     pub fn sync(&mut self, now: Instant) -> Result<(), JournalError> {
-        self.all_mut().try_for_each(|store| store.sync(now))
+        self.local.sync(now)?;
+        self.each_further(|store| store.sync(now));
+        Ok(())
     }
 
     /// As [`Store::shut_down`], for all stores: each is shut down whatever becomes of the others.
@@ -727,7 +796,7 @@ impl Stores {
 
     /// Whether what a ticket stands for is durable.
     pub fn is_synced(&self, ticket: Ticket) -> bool {
-        self.of(ticket.store()).is_synced(ticket)
+        self.is_there(ticket.store()) && self.of(ticket.store()).is_synced(ticket)
     }
 
     /// Whether what all of these stand for is durable.

@@ -185,6 +185,19 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
     objects.insert(object);
 }
 
+/// What deletes the objects that `goes` names, by the names of their records.
+#[must_use]
+pub fn removals(definitions: &Definitions, goes: impl Fn(&str) -> bool) -> Vec<Change> {
+    let going = all(definitions).filter(|object| goes(&object.to_string()));
+    let removal = |object: ObjectName| match object {
+        ObjectName::Object(sort, name) => Some(Change::delete(name, sort)),
+        ObjectName::Authority(key) => Some(Change::DeleteAuthority(vec![key])),
+        ObjectName::Rule(key) => Some(Change::DeleteChannelRule(key)),
+        ObjectName::Manager => None,
+    };
+    going.filter_map(removal).collect()
+}
+
 /// What the journal keeps, read back; `path` is for messages.
 ///
 /// # Errors

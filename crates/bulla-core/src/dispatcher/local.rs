@@ -132,6 +132,8 @@ pub struct Seen {
     pub(crate) definitions: u64,
     /// The generation of rights that its links were asked about last.
     pub authority: u64,
+    /// The stores that have left, by their count, when its links to them were ended last.
+    pub left_stores: u64,
 }
 
 /// An answer that waits for the journal.
@@ -164,6 +166,11 @@ impl Confirmations {
     pub fn take_synced(&mut self, stores: &Stores) -> Option<Confirmed> {
         let is_synced = |first: &mut Confirmation| stores.is_synced(first.ticket);
         self.0.all_mut().find_map(|waiting| waiting.pop_front_if(is_synced)).map(|synced| synced.what)
+    }
+
+    /// Takes all that wait for a store, which will never sync them.
+    pub fn forget(&mut self, store: StoreNumber) -> impl Iterator<Item = Confirmed> {
+        std::mem::take(self.0.of(store)).into_iter().map(|confirmation| confirmation.what)
     }
 
     /// All that wait.
@@ -370,6 +377,7 @@ impl Local {
             crate::alarm!("journal: {error}; stopping");
             crate::log::exit(crate::catalog::exit_codes::EXIT_JOURNAL);
         }
+        self.manager.clone().let_failed_stores_go(state);
         state.raise_crossings(self.wall_ms);
         denials::raise_refused(&self.manager.clone(), state, self.wall_ms);
         reports::turn(state, &self.moment());

@@ -1,6 +1,6 @@
 //! Why stores can't be used together.
 
-use bulla_queue::{JournalError, STORES_MAX};
+use bulla_queue::JournalError;
 use std::fmt;
 
 /// Why stores can't be used together.
@@ -11,12 +11,12 @@ pub enum StoresError {
         /// The name.
         name: String,
     },
-    /// The program's turn: a store's number is not its place.
+    /// The program's turn: another store has its number.
     Number {
         /// The store.
         name: String,
-        /// The number that it should have been opened under.
-        place: usize,
+        /// The number.
+        number: usize,
     },
     /// The administrator's turn: a queue is in two stores.
     Queue {
@@ -43,8 +43,8 @@ impl fmt::Display for StoresError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoresError::Name { name } => write!(f, "two stores have the name {name}"),
-            StoresError::Number { name, place } => {
-                write!(f, "the store {name} is not number {place}; there are {STORES_MAX} numbers")
+            StoresError::Number { name, number } => {
+                write!(f, "the store {name} is opened under number {number}, which another one has")
             }
             StoresError::Journal { error } => error.fmt(f),
             StoresError::Queue { queue, stores: [first, second] } => {

@@ -80,6 +80,11 @@ enum NotYet {
     Never,
 }
 
+/// Whether messages wait on the queue of that name on their way from one store to another.
+pub(super) fn is_way(queue: &str) -> bool {
+    queue.starts_with(QUEUE_PREFIX)
+}
+
 impl Way {
     /// The way between two stores that have been opened. What notes there are of units that were removed is removed.
     pub(super) fn new(from: &mut Store, to: &mut Store) -> Result<Self, JournalError> {

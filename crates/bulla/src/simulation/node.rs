@@ -11,6 +11,7 @@ use crate::catalog::{Change, Definitions, LocalQueue};
 use crate::clock::Clock;
 use crate::devices::Devices;
 use crate::folders::RINGS;
+use crate::further_stores::Joining;
 use crate::log::Exit;
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, Parts, attributes};
@@ -47,6 +48,9 @@ const LIMITS: Limits = Limits {
 };
 const SPILL_BYTES_MAX: u64 = 64 << 20;
 
+/// The number of the second store, the first time.
+const FURTHER: StoreNumber = StoreNumber::new(1).unwrap();
+
 /// A machine.
 pub(super) struct Node {
     name: String,
@@ -81,6 +85,10 @@ pub(super) struct Running {
 /// The power is gone: the queue manager is not there any more.
 #[derive(Debug)]
 pub(super) struct Crashed;
+
+fn text(error: impl std::fmt::Debug) -> String {
+    format!("{error:?}")
+}
 
 impl Further {
     /// Defines what is there from the beginning.
@@ -171,32 +179,36 @@ impl Node {
         if self.running.is_some() { Ok(()) } else { Err(Crashed) }
     }
 
-    fn try_start(&self, seed: u64, changes: &[Change]) -> Result<Running, String> {
-        fn text(error: impl std::fmt::Debug) -> String {
-            format!("{error:?}")
-        }
-        let now = self.clock.now();
-        let open = |number, disk: &SimDisk, spill: &SimDisk, late: (Due, Takes)| {
-            let clock = self.clock.clone();
-            let options = FileLogOptions {
-                segment_bytes: SEGMENT_BYTES,
-                first_segment_bytes: SEGMENT_BYTES,
-                driver: Driver::Inline,
-                clock: Arc::new(move || clock.now()),
-                ..FileLogOptions::default()
-            };
-            let log = FileLog::open(disk.clone(), options).map_err(text)?;
-            let log = LateLog::new(log, self.clock.clone(), seed, late);
-            let spill = FileSpill::open(spill.clone(), SPILL_BYTES_MAX).map_err(text)?;
-            let mut store = Store::open_numbered(number, Box::new(log), Box::new(spill), LIMITS, now).map_err(text)?;
-            store.ensure_identity(Random::seeded(seed + number.place() as u64).bytes(), now).map_err(text)?;
-            Ok::<_, String>(store)
+    fn open(
+        &self,
+        number: StoreNumber,
+        disk: &SimDisk,
+        spill: &SimDisk,
+        seed: u64,
+        late: (Due, Takes),
+    ) -> Result<Store, String> {
+        let (clock, now) = (self.clock.clone(), self.clock.now());
+        let options = FileLogOptions {
+            segment_bytes: SEGMENT_BYTES,
+            first_segment_bytes: SEGMENT_BYTES,
+            driver: Driver::Inline,
+            clock: Arc::new(move || clock.now()),
+            ..FileLogOptions::default()
         };
-        let store = open(StoreNumber::LOCAL, &self.disk, &self.spill, (self.due.clone(), self.takes))?;
+        let log = FileLog::open(disk.clone(), options).map_err(text)?;
+        let log = LateLog::new(log, self.clock.clone(), seed, late);
+        let spill = FileSpill::open(spill.clone(), SPILL_BYTES_MAX).map_err(text)?;
+        let mut store = Store::open_numbered(number, Box::new(log), Box::new(spill), LIMITS, now).map_err(text)?;
+        store.ensure_identity(Random::seeded(seed + number.place() as u64).bytes(), now).map_err(text)?;
+        Ok(store)
+    }
+
+    fn try_start(&self, seed: u64, changes: &[Change]) -> Result<Running, String> {
+        let now = self.clock.now();
+        let store = self.open(StoreNumber::LOCAL, &self.disk, &self.spill, seed, (self.due.clone(), self.takes))?;
         let mut further = Vec::new();
         if let Some(one) = &self.further {
-            let number = StoreNumber::new(1).ok_or("no number is left")?;
-            let mut store = open(number, &one.disk, &SimDisk::default(), (one.due.clone(), one.takes))?;
+            let mut store = self.open(FURTHER, &one.disk, &SimDisk::default(), seed, (one.due.clone(), one.takes))?;
             if store.objects() == 0 {
                 one.define(&mut store, now)?;
             }
@@ -239,6 +251,47 @@ impl Node {
         let (rings, users) = (Rings::new(data.join(RINGS)), Users::open(data).unwrap());
         let manager = Manager::new(data.to_owned(), rings, None, users, stores, defined, parts);
         Arc::new(manager.with_clock(&self.clock, seed))
+    }
+
+    /// Another machine owns the second store from now on.
+    pub(super) fn loses_its_store(&mut self) {
+        let (Some(Running { manager, .. }), Some(further)) = (&self.running, &mut self.further) else { return };
+        let left = manager.lock().leave_store(FURTHER, manager.live_dispatchers());
+        assert!(left.is_some(), "it was there");
+        further.disk.set_fault(further.disk.steps(), Fault::Crash);
+        drop(left);
+        further.disk = further.disk.after_crash(Fate::Lost);
+        manager.ring_all();
+    }
+
+    /// The log of the second store takes nothing more: the next that is written fails.
+    pub(super) fn breaks_its_store(&mut self) {
+        let Some(further) = &mut self.further else { return };
+        further.disk.set_fault(further.disk.steps(), Fault::Crash);
+    }
+
+    /// The second store's disk works again, with what it had synced.
+    pub(super) fn mends_its_store(&mut self) {
+        let Some(further) = &mut self.further else { return };
+        further.disk = further.disk.after_crash(Fate::Lost);
+    }
+
+    /// It owns the second store again.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    pub(super) fn gets_its_store(&mut self, seed: u64) -> Result<(), String> {
+        let (Some(Running { manager, .. }), Some(further)) = (&self.running, &self.further) else {
+            return Err("it does not run".to_owned());
+        };
+        let left = manager.lock().left_stores.numbers(manager.live_dispatchers());
+        let number = manager.lock().store.free_number(&left).ok_or("no number is free")?;
+        let late = (further.due.clone(), further.takes);
+        let store = self.open(number, &further.disk, &SimDisk::default(), seed, late)?;
+        let joining = Joining::read(NamedStore { name: further.name.clone(), store }).map_err(text)?;
+        manager.lock().join_store(joining, &data().join("none")).map_err(text)?;
+        manager.ring_all();
+        Ok(())
     }
 
     /// Whether no client is connected and nothing waits for the disk.

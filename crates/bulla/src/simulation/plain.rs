@@ -7,7 +7,9 @@ use crate::turn::pipe::{Pipe, PipeEnd};
 use crate::turn::socket::Moved;
 use crate::whole::harness::{message, number};
 use bulla_amqp::transaction::{Control, LOCAL_TRANSACTIONS};
-use bulla_amqp::{AttachRequest, Config, Connection, Coordinator, DeliveryId, DeliveryState, Event, LinkId, SessionId};
+use bulla_amqp::{
+    AttachRequest, Config, Connection, Coordinator, DeliveryId, DeliveryState, Error, Event, LinkId, SessionId,
+};
 use bulla_client::Crypto;
 use bytes::{Bytes, BytesMut};
 use std::collections::HashMap;
@@ -34,6 +36,8 @@ pub(super) struct Plain {
     pub(super) answered: u64,
     /// The last answer to each token.
     answers: HashMap<u64, DeliveryState>,
+    /// Links that the queue manager may end, and why it did.
+    may_end: HashMap<LinkId, Option<Error>>,
     token: u64,
 }
 
@@ -43,8 +47,8 @@ impl Plain {
         node.running().unwrap().dispatcher.accept_pipe(accepts);
         let mut engine = Connection::client(Config::new("plain"), sign_in(), Box::new(Crypto), clock.now());
         let session = engine.begin();
-        let (got, held, answers) = Default::default();
-        Self { end, pipe, engine, session, got, held, answered: 0, answers, token: 0 }
+        let (got, held, answers, may_end) = Default::default();
+        Self { end, pipe, engine, session, got, held, answered: 0, answers, may_end, token: 0 }
     }
 
     pub(super) fn attach(&mut self, request: AttachRequest, credit: u32) -> LinkId {
@@ -60,6 +64,22 @@ impl Plain {
         let link = self.attach(request, credit);
         self.held.insert(link, Vec::new());
         link
+    }
+
+    /// The queue manager may end this link.
+    pub(super) fn may_end(&mut self, link: LinkId) -> LinkId {
+        self.may_end.insert(link, None);
+        link
+    }
+
+    /// Why the queue manager ended a link that it may end.
+    pub(super) fn ended(&self, link: LinkId) -> Option<&Error> {
+        self.may_end.get(&link)?.as_ref()
+    }
+
+    /// Whether a token has an answer.
+    pub(super) fn is_answered(&self, token: u64) -> bool {
+        self.answers.contains_key(&token)
     }
 
     /// A link to declare and discharge units of work on.
@@ -142,7 +162,10 @@ impl Plain {
                     self.answered += u64::from(state == DeliveryState::Accepted);
                     self.answers.insert(token, state);
                 }
-                Event::Detached { error, .. } => panic!("a link ended: {error:?}"),
+                Event::Detached { link, error, .. } => match self.may_end.get_mut(&link) {
+                    Some(ended) => *ended = error,
+                    None => panic!("a link ended: {error:?}"),
+                },
                 Event::Closed(error) => panic!("the connection ended: {error:?}"),
                 _ => {}
             }

@@ -3,13 +3,13 @@
 use super::late_log::Takes;
 use super::node::{Node, open_to_all};
 use super::plain::{CREDIT, Plain, step};
-use crate::catalog::{Change, LocalQueue, Sort, Subscription};
+use crate::catalog::{AliasQueue, Change, LocalQueue, Sort, Subscription};
 use crate::clock::Clock;
 use crate::envelope::payload_of;
 use crate::stores::{NamedStore, Stores, StoresError};
 use crate::whole::harness::number;
 use bulla_amqp::transaction::{Control, Declare, Discharge};
-use bulla_amqp::{AttachRequest, DeliveryState};
+use bulla_amqp::{AttachRequest, DeliveryState, Error};
 use bulla_queue::sim::{Fate, Manner, SimDisk, SimEngine};
 use bulla_queue::{DefineError, FileSpill, Limits, Message, QueueAttributes, Store, StoreNumber};
 use bulla_seal::Policy;
@@ -104,7 +104,7 @@ fn a_name_stands_in_one_store() {
     assert_eq!(in_both.to_string(), "the queue ORDERS is in the stores LOCAL and GROUP: delete one of the two");
     assert_eq!(stores(GROUP, GROUP_NUMBER, "ORDERS"), Err(in_both));
     assert_eq!(stores("LOCAL", GROUP_NUMBER, "OTHERS"), Err(StoresError::Name { name: "LOCAL".into() }));
-    let place = StoresError::Number { name: GROUP.into(), place: 1 };
+    let place = StoresError::Number { name: GROUP.into(), number: 0 };
     assert_eq!(stores(GROUP, StoreNumber::LOCAL, "OTHERS"), Err(place));
     assert_eq!(stores(GROUP, GROUP_NUMBER, "OTHERS"), Ok(()));
 }
@@ -305,4 +305,123 @@ fn a_message_that_moves_to_a_queue_of_another_store_is_there_once() {
     let found = state.store.browse_next(state.store.queue("NEAR").unwrap(), None, 0).unwrap();
     assert_eq!((found.priority, found.persistent, found.expires_at_ms), (9, true, Some(u64::MAX - 1)));
     assert_eq!(state.store.on_the_way(), 0);
+}
+
+/// The cause that a link was ended for.
+fn cause(error: &Error) -> &str {
+    let text = error.description.as_deref().unwrap_or_default();
+    assert!(text.starts_with("2009 "), "{text}");
+    text.split("cause=").nth(1).and_then(|cause| cause.split([' ', ':']).next()).unwrap_or_default()
+}
+
+#[test]
+fn a_store_that_another_one_owns_ends_its_own_links_and_comes_back_with_what_was_confirmed() {
+    let clock = Clock::simulated();
+    let mut node = node(&clock, Takes { batch: Some(Duration::from_millis(50)), ..Takes::default() });
+    let mut client = Plain::connect(&mut node, &clock);
+    let to_near = client.attach(AttachRequest::sender("to near", "NEAR"), 0);
+    let to_shared = client.attach(AttachRequest::sender("to shared", "SHARED"), 0);
+    client.may_end(to_shared);
+    client.until(&mut node, &clock, |client| [to_near, to_shared].iter().all(|link| client.engine.can_send(*link)));
+    for number in 0..5 {
+        let token = client.put(to_shared, number, true);
+        assert_eq!(client.answer(&mut node, &clock, token), DeliveryState::Accepted);
+    }
+    let from_shared = client.attach_to_hold(AttachRequest::receiver("from shared", "SHARED"), 2);
+    client.may_end(from_shared);
+    client.until(&mut node, &clock, |client| client.got(from_shared) == [0, 1]);
+    // One is on its way to the log when another queue manager becomes the owner.
+    let lost = client.put(to_shared, 5, true);
+    step(&mut node, &mut client, &clock);
+    node.loses_its_store();
+    client.until(&mut node, &clock, |client| [to_shared, from_shared].iter().all(|link| client.ended(*link).is_some()));
+    for link in [to_shared, from_shared] {
+        assert_eq!(cause(client.ended(link).unwrap()), "group-left");
+    }
+    let token = client.put(to_near, 6, true);
+    assert_eq!(client.answer(&mut node, &clock, token), DeliveryState::Accepted, "the other store's links go on");
+    {
+        let state = node.running().unwrap().manager.lock();
+        assert!(state.store.queue("SHARED").is_none() && !state.definitions.queues.contains_key("SHARED"));
+        assert!(state.definitions.queues.contains_key("NEAR"));
+        assert!(state.uses.keys().all(|queue| queue.store() == StoreNumber::LOCAL), "nothing of it is kept");
+    }
+    node.gets_its_store(9).unwrap();
+    let again = client.attach(AttachRequest::receiver("again", "SHARED"), CREDIT);
+    client.until(&mut node, &clock, |client| client.got(again).len() == 5);
+    assert_eq!(client.got(again), [0, 1, 2, 3, 4]);
+    let to_shared = client.attach(AttachRequest::sender("to shared again", "SHARED"), 0);
+    client.until(&mut node, &clock, |client| client.engine.can_send(to_shared));
+    let token = client.put(to_shared, 7, true);
+    assert_eq!(client.answer(&mut node, &clock, token), DeliveryState::Accepted);
+    client.until(&mut node, &clock, |client| client.got(again).last() == Some(&7));
+    assert!(!client.is_answered(lost), "what was not in the log is confirmed to nobody");
+}
+
+#[test]
+fn a_store_whose_log_fails_leaves_and_the_queue_manager_goes_on() {
+    let clock = Clock::simulated();
+    let mut node = node(&clock, Takes::default());
+    let mut client = Plain::connect(&mut node, &clock);
+    let [to_near, to_shared] = ["NEAR", "SHARED"].map(|name| client.attach(AttachRequest::sender(name, name), 0));
+    client.may_end(to_shared);
+    client.until(&mut node, &clock, |client| [to_near, to_shared].iter().all(|link| client.engine.can_send(*link)));
+    node.breaks_its_store();
+    let lost = client.put(to_shared, 1, true);
+    client.until(&mut node, &clock, |client| client.ended(to_shared).is_some());
+    let token = client.put(to_near, 2, true);
+    assert_eq!(client.answer(&mut node, &clock, token), DeliveryState::Accepted);
+    assert!(!client.is_answered(lost));
+    node.mends_its_store();
+    node.gets_its_store(9).unwrap();
+    let again = client.attach(AttachRequest::sender("again", "SHARED"), 0);
+    client.until(&mut node, &clock, |client| client.engine.can_send(again));
+    let token = client.put(again, 3, true);
+    assert_eq!(client.answer(&mut node, &clock, token), DeliveryState::Accepted);
+}
+
+#[test]
+fn a_unit_of_work_of_a_store_that_leaves_is_backed_out() {
+    let clock = Clock::simulated();
+    let mut node = node(&clock, Takes::default());
+    let mut client = Plain::connect(&mut node, &clock);
+    let shared = client.attach(AttachRequest::sender("shared", "SHARED"), 0);
+    client.may_end(shared);
+    let units = client.attach_coordinator();
+    client.until(&mut node, &clock, |client| [shared, units].iter().all(|link| client.engine.can_send(*link)));
+    let token = client.control(units, &Control::Declare(Declare { global_id: None }));
+    let DeliveryState::Declared { txn_id } = client.answer(&mut node, &clock, token) else { panic!("no unit") };
+    let put = client.put_in(shared, 1, &txn_id);
+    assert!(matches!(client.answer(&mut node, &clock, put), DeliveryState::Transactional { .. }));
+    node.loses_its_store();
+    client.until(&mut node, &clock, |client| client.ended(shared).is_some());
+    node.gets_its_store(9).unwrap();
+    let token = client.control(units, &Control::Discharge(Discharge { txn_id, fail: false }));
+    let answer = client.answer(&mut node, &clock, token);
+    assert_eq!(refused(&answer).0, 2003, "{answer:?}");
+    let state = node.running().unwrap().manager.lock();
+    assert_eq!(state.store.status(state.store.queue("SHARED").unwrap()).unwrap().depth, 0);
+}
+
+#[test]
+fn a_store_with_a_queue_that_is_here_does_not_join() {
+    let clock = Clock::simulated();
+    let mut node = node(&clock, Takes::default());
+    node.loses_its_store();
+    let mut client = Plain::connect(&mut node, &clock);
+    step(&mut node, &mut client, &clock);
+    for change in [
+        Change::define("SHARED".to_owned(), LocalQueue::default()),
+        Change::define("SHARED".to_owned(), AliasQueue { target: "NEAR".into(), ..AliasQueue::default() }),
+    ] {
+        let deletes = Change::delete("SHARED", change.object().unwrap().0);
+        let commit = |node: &mut Node, change| {
+            node.running().unwrap().manager.lock().commit_definitions(&[change], &[]).unwrap();
+        };
+        commit(&mut node, change);
+        let refused = node.gets_its_store(9).unwrap_err();
+        assert!(refused.contains("SHARED"), "{refused}");
+        commit(&mut node, deletes);
+    }
+    node.gets_its_store(9).unwrap();
 }

@@ -105,6 +105,13 @@ pub struct Discharged {
     pub(super) deliveries: Vec<(LinkId, u64, MessageOutcome)>,
 }
 
+impl Discharged {
+    /// The link that the answer is for.
+    pub fn link(&self) -> LinkId {
+        self.answer.link
+    }
+}
+
 impl Units {
     /// A name that no unit has had.
     pub(super) fn next_id(&mut self) -> UnitId {
@@ -167,6 +174,13 @@ impl Units {
     /// The unit can only be backed out: something that its sender will not hear of went wrong.
     pub fn doom(&mut self, id: UnitId, why: &Refusal) {
         if let Some(unit) = self.open.get_mut(&id) {
+            unit.doomed.get_or_insert_with(|| backed_out(why));
+        }
+    }
+
+    /// Units of work in these stores can only be backed out.
+    pub fn doom_of(&mut self, stores: &[StoreNumber], why: &Refusal) {
+        for unit in self.open.values_mut().filter(|unit| unit.store.is_some_and(|store| stores.contains(&store))) {
             unit.doomed.get_or_insert_with(|| backed_out(why));
         }
     }

@@ -1,0 +1,254 @@
+//! Stores that come and go while the queue manager runs. What is defined in one comes and goes with it: it is the
+//! owner's for as long as that is this queue manager.
+
+use crate::dispatcher::local::{Confirmed, Local};
+use crate::dispatcher::peer::{Link, Peer};
+use crate::dispatcher::{ending, unit_of_work};
+use crate::front::LinkId;
+use crate::idempotency;
+use crate::manager::{Manager, State, attributes};
+use crate::mqsc::kept;
+use crate::mqsc::objects::LoadError;
+use crate::reason::{self, Refusal};
+use crate::resumable::{Kept, PutOutcome};
+use crate::stores::{NamedStore, StoresError};
+use crate::transport::Transport;
+use bulla_queue::{DefineError, JournalError, ReadError, StoreNumber};
+use slab::Slab;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+/// A store that is about to join, with what is defined in it.
+pub struct Joining {
+    further: NamedStore,
+    /// Commands by the names of their records.
+    records: BTreeMap<String, String>,
+}
+
+/// Stores that have left, and the dispatchers that have not ended their links yet.
+#[derive(Debug, Default)]
+pub struct LeftStores {
+    /// Grows whenever one leaves.
+    pub generation: u64,
+    /// With a bit for each of those dispatchers. Until none is left the number means the store that was there.
+    left: Vec<(StoreNumber, u64)>,
+}
+
+/// Why a store can't join.
+#[derive(Debug)]
+pub enum JoinError {
+    /// The administrator's turn: it has something in common with another one, or a journal takes nothing.
+    Stores(StoresError),
+    /// The operator's turn: its definitions can't be read back.
+    Read {
+        /// The object.
+        object: String,
+        /// Why.
+        error: ReadError,
+    },
+    /// The administrator's turn: what is defined in it does not go with what is defined here.
+    Definitions(LoadError),
+    /// The administrator's turn: a queue's attributes are not possible here.
+    Queue {
+        /// The queue.
+        queue: String,
+        /// Why.
+        error: DefineError,
+    },
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JoinError::Stores(error) => error.fmt(f),
+            JoinError::Read { object, error } => write!(f, "the definition of {object}: {error}"),
+            JoinError::Definitions(error) => error.fmt(f),
+            JoinError::Queue { queue, error } => write!(f, "{queue}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+impl Joining {
+    /// Reads what is defined in a store. Waits for its log, so it is not for a thread that holds the queues.
+    ///
+    /// # Errors
+    /// [`JoinError::Read`].
+    pub fn read(mut further: NamedStore) -> Result<Self, JoinError> {
+        let mut records = BTreeMap::new();
+        let read = further.store.read_objects(&mut |name, text| {
+            records.insert(name.to_owned(), String::from_utf8_lossy(text).into_owned());
+        });
+        read.map_err(|(object, error)| JoinError::Read { object, error })?;
+        Ok(Self { further, records })
+    }
+}
+
+impl LeftStores {
+    /// Numbers that are not free yet: dispatchers among those in `live`, a bit each, still have links to the stores that
+    /// had them.
+    pub fn numbers(&self, live: u64) -> Vec<StoreNumber> {
+        self.left.iter().filter(|(_, dispatchers)| dispatchers & live != 0).map(|(number, _)| *number).collect()
+    }
+}
+
+impl State {
+    /// A store is there from now on, with its queues, policies and rights. It was opened under a number that was free:
+    /// [`Stores::free_number`](crate::stores::Stores::free_number). Costs a copy of all definitions.
+    ///
+    /// # Errors
+    /// [`JoinError`]; nothing is changed then, and the store is closed.
+    pub fn join_store(&mut self, joining: Joining, path: &Path) -> Result<StoreNumber, JoinError> {
+        let Joining { further, records } = joining;
+        let definitions = kept::add(self.definitions.clone(), &records, path).map_err(JoinError::Definitions)?;
+        let number = self.store.join(further).map_err(JoinError::Stores)?;
+        self.forget_uses_of(number);
+        let queues: Vec<String> = self.store.queues_of(number).map(|(_, name)| name.to_owned()).collect();
+        for name in queues {
+            let Some(local) = definitions.queues.get(&name) else { continue };
+            let defined = self.store.define(&name, attributes(&name, local, &definitions));
+            if let Err(error) = defined {
+                self.store.leave(number);
+                return Err(JoinError::Queue { queue: name, error });
+            }
+        }
+        self.definitions = definitions;
+        self.keys.learn(self.store.notes_of_all(idempotency::PREFIX).filter(|(store, ..)| *store == number));
+        self.clients.users.follow_kept(self.definitions.kept());
+        self.topics.follow(&self.definitions);
+        self.generations.definitions += 1;
+        self.generations.authority += 1;
+        Ok(number)
+    }
+
+    /// A store is not there any more. Each dispatcher in `live`, a bit each, ends its links to it in its next turn.
+    /// What the log has not confirmed is confirmed to nobody.
+    pub fn leave_store(&mut self, number: StoreNumber, live: u64) -> Option<NamedStore> {
+        let left = self.store.leave(number)?;
+        let is_here = |object: &str| left.store.has_object(object);
+        let removals = kept::removals(&self.definitions, is_here);
+        self.forget_defined(&removals);
+        self.generations.authority += 1;
+        self.unfinished.messages.retain(|stuck| stuck.id.store() != number);
+        self.temporary.gone.retain(|(queue, _)| queue.store() != number);
+        self.keys.forget(number);
+        self.clients.users.forget_store(number);
+        let is_of = |kept: &Kept| match kept {
+            Kept::Gets(gets) => gets.route.queue.store() == number,
+            Kept::Puts(puts) => puts.iter().any(|(_, outcome)| match outcome {
+                PutOutcome::Put(ticket) => ticket.store() == number,
+                PutOutcome::Known(_) => false,
+            }),
+        };
+        // What these links held is gone with the store.
+        self.clients.resumable.drop_suspended(is_of);
+        self.left_stores.generation += 1;
+        self.left_stores.left.push((number, live));
+        Some(left)
+    }
+
+    /// A dispatcher has ended its links to all stores that have left.
+    fn ended_links_to_left(&mut self, dispatcher: usize) {
+        for (_, dispatchers) in &mut self.left_stores.left {
+            *dispatchers &= !(1 << dispatcher);
+        }
+        let over = self.left_stores.left.iter().filter(|(_, dispatchers)| *dispatchers == 0);
+        for number in over.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.forget_uses_of(number);
+        }
+    }
+
+    /// Nobody has links to a store that has left: what is known of who used its queues goes.
+    fn forget_uses_of(&mut self, number: StoreNumber) {
+        self.left_stores.left.retain(|(left, _)| *left != number);
+        self.uses.retain(|queue, _| queue.store() != number);
+    }
+}
+
+impl Manager {
+    /// The dispatchers that there are, a bit each.
+    pub fn live_dispatchers(&self) -> u64 {
+        (0..self.workers.mailboxes.iter().count()).fold(0, |live, index| live | 1 << index)
+    }
+
+    /// Stores whose logs take nothing more leave, and the log says why. A compare as a rule.
+    pub fn let_failed_stores_go(&self, state: &mut State) {
+        for (number, error) in state.store.take_failed() {
+            let live = self.live_dispatchers();
+            let Some(NamedStore { name, .. }) = state.leave_store(number, live) else { continue };
+            match error {
+                JournalError::Deposed { .. } => crate::note!("{name}: another queue manager is the owner now"),
+                error => crate::alarm!("{name}: {error}; its queues are closed here"),
+            }
+            self.ring_all();
+        }
+    }
+}
+
+/// Ends this dispatcher's links to stores that have left. A compare as a rule.
+pub fn end_links<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, state: &mut State) {
+    if local.seen.left_stores == state.left_stores.generation {
+        return;
+    }
+    local.seen.left_stores = state.left_stores.generation;
+    let left: Vec<StoreNumber> = state.left_stores.left.iter().map(|(number, _)| *number).collect();
+    let is_left = |number: StoreNumber| left.contains(&number) && !state.store.is_there(number);
+    let left: Vec<StoreNumber> = left.iter().copied().filter(|number| is_left(*number)).collect();
+    let mut ending: Vec<(usize, u64, LinkId)> = Vec::new();
+    for number in &left {
+        for confirmed in local.journaling.confirmations.forget(*number) {
+            if let Confirmed::Defined { key, generation } = confirmed
+                && let Some(peer) = peers.get_mut(key).filter(|peer| peer.place.generation == generation)
+            {
+                peer.turns.held = peer.turns.held.saturating_sub(1);
+            }
+            // These can't be answered any more.
+            ending.extend(link_of(&confirmed));
+        }
+    }
+    for (key, peer) in peers.iter() {
+        let links =
+            peer.links.iter().filter(|(_, link)| store_of(link, peer).is_some_and(|store| left.contains(&store)));
+        ending.extend(links.map(|(link, _)| (key, peer.place.generation, *link)));
+    }
+    let refusal = owned_elsewhere();
+    local.units.doom_of(&left, &refusal);
+    for (key, generation, link) in ending {
+        let Some(peer) = peers.get_mut(key).filter(|peer| peer.place.generation == generation) else { continue };
+        if peer.links.contains_key(&link) {
+            ending::detach(peer, local, state, link, &refusal);
+            unit_of_work::go_on(peer, local, state);
+        }
+    }
+    state.ended_links_to_left(local.index);
+}
+
+/// Where a client hears that a queue is another queue manager's now.
+fn owned_elsewhere() -> Refusal {
+    Refusal {
+        cause: Some("group-left"),
+        ..Refusal::new(reason::CONNECTION_BROKEN, "the queue's group is owned by another queue manager now")
+    }
+}
+
+/// The link that an answer is for.
+fn link_of(confirmed: &Confirmed) -> Option<(usize, u64, LinkId)> {
+    match confirmed {
+        Confirmed::Put(receipt) => Some((receipt.key, receipt.generation, receipt.link)),
+        Confirmed::Removal(removal) => Some((removal.key, removal.generation, removal.link)),
+        Confirmed::Channel { key, generation, link, .. } => Some((*key, *generation, *link)),
+        Confirmed::Discharged(discharged) => Some((discharged.key, discharged.generation, discharged.link())),
+        Confirmed::Noted { .. } | Confirmed::Defined { .. } => None,
+    }
+}
+
+fn store_of<T: ?Sized>(link: &Link, peer: &Peer<T>) -> Option<StoreNumber> {
+    match link {
+        Link::Producer(producer) => producer.route.as_ref().map(|route| route.queue.store()),
+        Link::Consumer(consumer) => Some(consumer.route.queue.store()),
+        Link::Sending(_) => peer.channel.sending.as_ref().map(|sending| sending.queue.store()),
+        Link::Receiving(_) | Link::Coordinator(_) => None,
+    }
+}
