@@ -128,6 +128,19 @@ def test_a_way_that_works_is_well_from_end_to_end(site, quality):
         assert ill(doctor(site, queue, "--user", user, code=WELL)) == []
 
 
+def test_a_ring_is_seen_as_it_is_now_and_not_as_it_was_a_moment_ago(site):
+    queue = site.queue(PRIVACY)
+    people = site.people.rings["orders"].dir / "people"
+    [billing] = (path for path in people.iterdir() if "billing" in path.name)
+    aside = site.qm.data / billing.name
+    for _ in range(2):
+        doctor(site, queue, code=WELL)
+        billing.rename(aside)
+        assert the(doctor(site, queue), "RECIP", "unknown-dn")["condition"] == "BROKEN"
+        aside.rename(billing)
+    doctor(site, queue, code=WELL)
+
+
 def test_a_queue_without_a_policy_is_well_too(site):
     found = doctor(site, site.queue(), code=WELL)
     assert "not sealed" in the(found, "POLICY", "")["details"]

@@ -496,6 +496,7 @@ impl Administered for Administrator<'_> {
     }
 
     fn check_policy(&mut self, question: &PolicyQuestion) -> Result<Findings, AdminError> {
+        self.manager.sealing.rings.look_again();
         let (policy, in_force) = (question.policy.clone(), question.in_force);
         let subject = Subject::new(self.manager, &self.state, policy, in_force, Scope::default());
         self.try_policy(subject, question.messages_max, MESSAGES_TIME_MAX)
@@ -507,6 +508,8 @@ impl Administered for Administrator<'_> {
 
     fn diagnose(&mut self, question: &DoctorQuestion) -> Result<Vec<Diagnosis>, AdminError> {
         let manager = self.manager.clone();
+        // The command before it may have brought a certificate.
+        manager.sealing.rings.look_again();
         let mut doctor = Doctor::new(&manager, question);
         let now = SystemTime::now();
         match &question.queue {
