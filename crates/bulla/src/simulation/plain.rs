@@ -77,6 +77,11 @@ impl Plain {
         self.may_end.get(&link)?.as_ref()
     }
 
+    /// The last answer to a token.
+    pub(super) fn state(&self, token: u64) -> Option<&DeliveryState> {
+        self.answers.get(&token)
+    }
+
     /// Whether a token has an answer.
     pub(super) fn is_answered(&self, token: u64) -> bool {
         self.answers.contains_key(&token)

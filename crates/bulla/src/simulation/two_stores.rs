@@ -15,6 +15,8 @@ use bulla_queue::{DefineError, FileSpill, Limits, Message, QueueAttributes, Stor
 use bulla_seal::Policy;
 use bulla_seal::policy::SignatureDigest;
 use bytes::Bytes;
+use fastrand::Rng;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -424,4 +426,61 @@ fn a_store_with_a_queue_that_is_here_does_not_join() {
         commit(&mut node, deletes);
     }
     node.gets_its_store(9).unwrap();
+}
+
+/// Owners that the second store has in one seed.
+const OWNERS: u64 = 6;
+/// Steps of one owner, at most.
+const OWNER_STEPS_MAX: u64 = 120;
+
+#[test]
+fn whenever_a_store_leaves_nothing_that_was_confirmed_is_lost_and_nothing_else_is_confirmed() {
+    let (mut confirmed, mut unanswered) = (0, 0);
+    for seed in 0..30 {
+        let mut random = Rng::with_seed(seed);
+        let clock = Clock::simulated();
+        let takes = Takes { batch: Some(Duration::from_millis(random.u64(..20))), ..Takes::default() };
+        let mut node = node(&clock, takes);
+        let mut client = Plain::connect(&mut node, &clock);
+        let near = client.attach(AttachRequest::sender("near", "NEAR"), 0);
+        client.until(&mut node, &clock, |client| client.engine.can_send(near));
+        let mut got = HashSet::new();
+        let (mut accepted, mut number) = (HashSet::new(), 0);
+        for owner in 0..OWNERS {
+            let name = |what: &str| format!("{what} {owner}");
+            let sender = client.attach(AttachRequest::sender(name("to"), "SHARED"), 0);
+            let receiver = client.attach(AttachRequest::receiver(name("from"), "SHARED"), CREDIT);
+            client.may_end(sender);
+            client.may_end(receiver);
+            let mut puts = Vec::new();
+            for _ in 0..random.u64(..OWNER_STEPS_MAX) {
+                if client.engine.can_send(sender) && random.bool() {
+                    puts.push((client.put(sender, number, true), number));
+                    number += 1;
+                }
+                step(&mut node, &mut client, &clock);
+            }
+            node.loses_its_store();
+            client.until(&mut node, &clock, |client| client.ended(sender).and(client.ended(receiver)).is_some());
+            unanswered += puts.iter().filter(|(token, _)| !client.is_answered(*token)).count();
+            accepted.extend(puts.iter().filter(|(token, _)| is_accepted(&client, *token)).map(|(_, number)| *number));
+            got.extend(client.got(receiver));
+            let token = client.put(near, number, true);
+            assert_eq!(client.answer(&mut node, &clock, token), DeliveryState::Accepted, "seed {seed}");
+            number += 1;
+            node.gets_its_store(seed + owner).unwrap();
+            // What was not confirmed is not confirmed later either.
+            (0..30).for_each(|_| step(&mut node, &mut client, &clock));
+            let late = puts.iter().filter(|(token, number)| is_accepted(&client, *token) && !accepted.contains(number));
+            assert_eq!(late.count(), 0, "seed {seed}, owner {owner}");
+        }
+        got.extend(lying_on(&mut node, "SHARED"));
+        assert!(accepted.is_subset(&got), "seed {seed}: lost {:?}", accepted.difference(&got));
+        confirmed += accepted.len();
+    }
+    assert!(confirmed > 1_000 && unanswered > 30, "{confirmed} confirmed, {unanswered} unanswered");
+}
+
+fn is_accepted(client: &Plain, token: u64) -> bool {
+    client.state(token) == Some(&DeliveryState::Accepted)
 }
