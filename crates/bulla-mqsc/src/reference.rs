@@ -78,18 +78,36 @@ refused, 6 when the queue manager was not reached.
 
 ";
 
-/// Longest line of the page in characters, tables and commands aside.
+/// Longest line of the page in characters, tables aside.
 const LINE_CHARS_MAX: usize = 120;
+/// What ends a line of a command that goes on, and what begins the next one.
+const GOES_ON: &str = " +";
+const INDENT: &str = "    ";
 
 /// The text in lines of at most [`LINE_CHARS_MAX`] characters.
 fn paragraph(text: &str) -> String {
-    let (mut lines, mut width) = (String::new(), 0);
-    for word in text.split(' ') {
+    wrapped("", text.split(' '), "", "")
+}
+
+/// A command in such lines, as the language has a command in several; what stands in quotes is not broken.
+fn command_lines(text: &str) -> String {
+    let mut is_quoted = false;
+    let words = text.split(|char| {
+        is_quoted ^= char == '\'';
+        char == ' ' && !is_quoted
+    });
+    wrapped("", words, GOES_ON, INDENT)
+}
+
+/// The words in such lines: `first` begins the first one, `end` ends one that goes on, `next` begins the one behind it.
+fn wrapped<'a>(first: &str, words: impl Iterator<Item = &'a str>, end: &str, next: &str) -> String {
+    let (mut lines, mut width) = (first.to_owned(), first.len());
+    for (at, word) in words.enumerate() {
         let chars = word.chars().count();
-        if width > 0 && width + 1 + chars > LINE_CHARS_MAX {
-            lines.push('\n');
-            width = 0;
-        } else if width > 0 {
+        if at > 0 && width + 1 + chars + end.len() > LINE_CHARS_MAX {
+            lines.extend([end, "\n", next]);
+            width = next.len();
+        } else if at > 0 {
             lines.push(' ');
             width += 1;
         }
@@ -107,8 +125,9 @@ fn write_command(page: &mut String, command: &Command) {
     } else {
         let _ = writeln!(page, "Since {}.\n", command.since);
     }
-    let _ = writeln!(page, "```text\n{}```\n", syntax(command));
-    let _ = writeln!(page, "```mqsc\n{}\n```\n", command.examples.join("\n"));
+    let _ = writeln!(page, "```text\n{}```\n", syntax_lines(command));
+    let examples: Vec<String> = command.examples.iter().map(|example| command_lines(example)).collect();
+    let _ = writeln!(page, "```mqsc\n{}\n```\n", examples.join("\n"));
 }
 
 fn commands<'a>(commands: impl Iterator<Item = &'a Command>) -> String {
@@ -220,6 +239,15 @@ fn syntax(command: &Command) -> String {
     text
 }
 
+/// The same in lines of the page.
+fn syntax_lines(command: &Command) -> String {
+    let line = |line: &str| match line.strip_prefix(INDENT) {
+        Some(usage) => wrapped(INDENT, usage.split(' '), "", "        ") + "\n",
+        None => format!("{line}\n"),
+    };
+    syntax(command).lines().map(line).collect()
+}
+
 /// `MAXDEPTH(0..999999999)`, or the bare word in DISPLAY.
 fn usage(command: &Command, attribute: &'static Attribute) -> String {
     let is_option = command.options.iter().any(|option| option.key == attribute.key);
@@ -273,6 +301,21 @@ mod tests {
         }
         let found = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(found == page(), "docs/reference/mqsc.md is old: bulla mqsc --reference > docs/reference/mqsc.md");
+    }
+
+    #[test]
+    fn no_line_is_too_long_but_in_tables_and_an_example_in_several_lines_is_the_same_command() {
+        let page = page();
+        let long: Vec<&str> =
+            page.lines().filter(|line| !line.starts_with('|') && line.chars().count() > LINE_CHARS_MAX).collect();
+        assert!(long.is_empty(), "{long:#?}");
+        let read = |text: &str| -> Vec<String> {
+            let understood = |read: Result<crate::parse::Statement, _>| read.map(|one| one.without_secrets());
+            crate::parse::statements(text).into_iter().map(|one| understood(one).unwrap()).collect()
+        };
+        for example in table::commands().flat_map(|command| command.examples) {
+            assert_eq!(read(&command_lines(example)), read(example));
+        }
     }
 
     #[test]
