@@ -64,6 +64,7 @@ pub struct Reseal {
     /// Messages and bytes of all steps.
     taken: usize,
     bytes: usize,
+    /// When the command began.
     began: Instant,
     /// Whether no further step begins.
     is_over: bool,
@@ -140,7 +141,12 @@ impl Reseal {
     ///
     /// # Errors
     /// Queue or policy went away, the policy does not allow it, or the place to go on from is none.
-    pub fn new(manager: &Arc<Manager>, state: &State, question: &ResealQuestion) -> Result<Self, AdminError> {
+    pub fn new(
+        manager: &Arc<Manager>,
+        state: &State,
+        question: &ResealQuestion,
+        now: Instant,
+    ) -> Result<Self, AdminError> {
         let unknown = |name: &String| AdminError::Unknown { name: name.clone() };
         let queue = state.store.queue(&question.queue).ok_or_else(|| unknown(&question.queue))?;
         let policy = |name: &String| state.definitions.policies.get(name).cloned().ok_or_else(|| unknown(name));
@@ -166,7 +172,7 @@ impl Reseal {
             chosen: Vec::new(),
             taken: 0,
             bytes: 0,
-            began: Instant::now(),
+            began: now,
             is_over: false,
             is_tried: false,
             done: Resealed::default(),
@@ -180,7 +186,7 @@ impl Reseal {
     /// # Errors
     /// The queue manager has no ring that seals under the policy, its name may not sign, or the reader has no ring.
     pub fn find_keys(&self, now: SystemTime) -> Result<ResealKeys, AdminError> {
-        let (manager, instant) = (&self.manager, Instant::now());
+        let (manager, instant) = (&self.manager, self.began);
         if self.question.after.is_none() {
             // A key that was changed a moment before is the one that counts.
             manager.sealing.rings.look_again();
@@ -232,8 +238,8 @@ impl Reseal {
     }
 
     /// Whether another step is to begin.
-    pub fn goes_on(&self) -> bool {
-        !self.is_over && self.began.elapsed() < STEPS_TIME_MAX
+    pub fn goes_on(&self, now: Instant) -> bool {
+        !self.is_over && now.saturating_duration_since(self.began) < STEPS_TIME_MAX
     }
 
     /// Behind which place the next step begins.
@@ -327,7 +333,7 @@ impl Reseal {
             Keys::OneOf(names) => {
                 let mut users = names.iter().filter_map(|name| keys.known.get(name)?.users.first());
                 let user = users.next().ok_or("no-key-here")?;
-                let ring = self.manager.ring(user, Instant::now()).map_err(|_| "no-key-here")?;
+                let ring = self.manager.ring(user, self.began).map_err(|_| "no-key-here")?;
                 Ok((user.clone(), ring))
             }
         }
@@ -380,7 +386,7 @@ impl Reseal {
         let _protection = role::enter(Role::Opening);
         let users = keys.sealer.recipients().iter().filter_map(|name| keys.known.get(name)?.users.first());
         let mut readers: Vec<(String, Arc<Ring>)> =
-            users.filter_map(|user| Some((user.clone(), self.manager.ring(user, Instant::now()).ok()?))).collect();
+            users.filter_map(|user| Some((user.clone(), self.manager.ring(user, self.began).ok()?))).collect();
         if keys.sealer.recipients().is_empty() {
             readers.push(reader);
         }

@@ -15,12 +15,12 @@ impl Administrator<'_> {
     /// One command's messages. Others have the queues while rings are read, bodies are read back, and messages are
     /// opened and sealed.
     pub(super) fn seal_anew(&mut self, question: &ResealQuestion) -> Result<Resealed, AdminError> {
-        let mut reseal = Reseal::new(self.manager, &self.state, question)?;
+        let mut reseal = Reseal::new(self.manager, &self.state, question, Instant::now())?;
         let now = SystemTime::now();
         let mut keys = self.apart(|_| reseal.find_keys(now))?;
         let mut open: Option<OpenStep> = None;
         loop {
-            let next = reseal.goes_on().then(|| self.next_step(&mut reseal, &keys, now));
+            let next = reseal.goes_on(Instant::now()).then(|| self.next_step(&mut reseal, &keys, now));
             if open.is_none() && next.is_none() {
                 break;
             }
