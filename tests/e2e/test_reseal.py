@@ -59,6 +59,11 @@ def resealed(site):
     return [entry for entry in entries if entry["what"]["command"].startswith("RESEAL ")]
 
 
+def count_resealed(site):
+    """How many messages all of them have sealed anew."""
+    return sum(entry["what"].get("resealed", {"sealed": 0})["sealed"] for entry in resealed(site))
+
+
 def test_what_a_former_key_opens_is_sealed_for_the_new_one_and_the_former_one_can_go(site):
     for policy in (PRIVACY, CONFIDENTIALITY):
         queue = site.queue(policy)
@@ -274,6 +279,37 @@ def test_one_command_takes_several_steps_and_the_next_one_goes_on_behind_it(site
     assert site.qm.depth(ERROR_QUEUE) == 0
 
 
+def test_a_change_of_the_policy_ends_it_and_is_told_and_what_was_done_is_done(site):
+    queue = site.queue(PRIVACY)
+    count = 300
+    with site.qm.connect("orders") as client:
+        sender = client.sender(queue)
+        for number in range(count):
+            client.put(queue, clear(b"%d" % number), sender=sender)
+    site.qm.mqsc(f"DEFINE QLOCAL({queue}.FORMER)")
+    stronger = PRIVACY.replace("SHA256", "SHA384")
+    # First that in force is changed, then the one that opens; each is given as it was, too, which is no change.
+    for changed, former in ((queue, ()), (f"{queue}.FORMER", ("--former", f"{queue}.FORMER"))):
+        site.set_policy(f"{queue}.FORMER", PRIVACY)
+        site.set_policy(queue, PRIVACY)
+        command = [BULLA, "reseal", queue, "--where", "all", "--rate", "100", *former, "--data", site.qm.data]
+        before = count_resealed(site)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        sealed = lambda: count_resealed(site) - before  # noqa: E731
+        wait_until(sealed, "some are sealed anew")
+        site.set_policy(changed, PRIVACY)
+        so_far = sealed()
+        wait_until(lambda: sealed() > so_far or process.poll() is not None, "it goes on")
+        assert process.poll() is None
+        site.set_policy(changed, stronger)
+        said, why = process.communicate(timeout=30)
+        assert process.returncode == 4 and "was changed while messages were sealed anew: begin again" in why, (said, why)
+        done = sealed()
+        assert 0 < done < count and f"{done} messages sealed anew" in said, said
+    site.set_policy(queue, PRIVACY)
+    assert len(site.billing.get_all(queue, credit=1000)) == count and site.qm.depth(ERROR_QUEUE) == 0
+
+
 def test_killed_in_its_midst_it_goes_on_and_nothing_is_lost_or_doubled(site):
     queue = site.queue(PRIVACY)
     count = 300
@@ -316,5 +352,5 @@ def test_what_is_asked_wrongly_is_refused(site):
     queue = site.queue(PRIVACY)
     assert "is no serial number" in reseal(site, queue, "--where", "needs=xyz", code=2)
     assert "expected not-current" in reseal(site, queue, "--where", "what", code=2)
-    done = site.qm.run("mqsc", "--data", site.qm.data, "-c", f"RESEAL QLOCAL({queue}) AFTER('10.1')", code=4)
+    done = site.qm.run("mqsc", "--data", site.qm.data, "-c", f"RESEAL QLOCAL({queue}) AFTER('10.1.0')", code=4)
     assert b"is no place" in done.stdout + done.stderr

@@ -31,6 +31,7 @@ use bulla_seal::{
 };
 use devices::carry_out;
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -140,7 +141,8 @@ impl Reseal {
     /// Reads what is defined.
     ///
     /// # Errors
-    /// Queue or policy went away, the policy does not allow it, or the place to go on from is none.
+    /// Queue or policy went away, the policy does not allow it or is not that of the commands before, or the place to go
+    /// on from is none.
     pub fn new(
         manager: &Arc<Manager>,
         state: &State,
@@ -160,7 +162,10 @@ impl Reseal {
         }
         let opens_by = question.former.as_ref().map(policy).transpose()?.unwrap_or_else(|| in_force.clone());
         let bound_by = [&opens_by, &in_force].map(|policy| state.destinations_on(&question.queue, policy));
-        let after = question.after.as_deref().map(read_place).transpose()?;
+        let after = match question.after.as_deref().map(read_place).transpose()? {
+            Some((_, begun_by)) if begun_by != print_of(&in_force, &opens_by) => return Err(changed(question)),
+            after => after.map(|(place, _)| place),
+        };
         Ok(Self {
             manager: manager.clone(),
             queue,
@@ -414,11 +419,12 @@ impl Reseal {
     /// before this is answered.
     ///
     /// # Errors
-    /// The policy was changed meanwhile; nothing is changed.
+    /// A policy was changed meanwhile; nothing is changed.
     pub fn put_back(&mut self, state: &mut State, anew: Vec<Anew>) -> Result<(), AdminError> {
-        let in_force = state.definitions.policies.get(&self.question.queue);
-        if !in_force.is_some_and(|policy| Arc::ptr_eq(policy, &self.policy)) {
-            return Err(refused(format!("policy {} was changed meanwhile: try again", self.question.queue)));
+        let is_kept = |name: &String, policy: &Arc<Policy>| state.definitions.policies.get(name) == Some(policy);
+        let former = self.question.former.as_ref();
+        if !is_kept(&self.question.queue, &self.policy) || former.is_some_and(|name| !is_kept(name, &self.opens_by)) {
+            return Err(changed(&self.question));
         }
         for Anew { found, names, message } in anew {
             match state.store.replace(found.id, message.body, &message.keys) {
@@ -457,7 +463,7 @@ impl Reseal {
             old_keys: few(self.old_keys),
             new_keys: few(keys.sealer.recipients().iter().map(|name| key_text(name)).collect()),
             signer: keys.sealer.signer().map(|signer| signer.dn().to_string()),
-            after: self.after.map(place_text),
+            after: self.after.map(|place| place_text(place, print_of(&self.policy, &self.opens_by))),
             ..self.done
         }
     }
@@ -569,16 +575,32 @@ fn key_text(name: &[u8]) -> String {
     }
 }
 
-/// A place as the answer has it.
-fn place_text(place: Place) -> String {
-    let (lane, id) = place.parts();
-    format!("{lane}.{id}")
+/// What tells the policies of one reseal from those that a change would leave: the next command is refused then.
+fn print_of(in_force: &Policy, opens_by: &Policy) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    format!("{in_force:?}{opens_by:?}").hash(&mut hasher);
+    hasher.finish()
 }
 
-fn read_place(text: &str) -> Result<Place, AdminError> {
-    let parts = text.split_once('.').and_then(|(lane, id)| Some((lane.parse().ok()?, id.parse().ok()?)));
-    let place = parts.and_then(|(lane, id)| Place::of_parts(lane, id));
-    place.ok_or_else(|| refused(format!("{text} is no place that an answer has named")))
+/// A place, and by which policies it was reached, as the answer has them.
+fn place_text(place: Place, print: u64) -> String {
+    let (lane, id) = place.parts();
+    format!("{lane}.{id}.{print:016x}")
+}
+
+fn read_place(text: &str) -> Result<(Place, u64), AdminError> {
+    let mut parts = text.split('.');
+    let mut next = || parts.next().filter(|part| !part.starts_with('+'));
+    let place = next().zip(next()).and_then(|(lane, id)| Place::of_parts(lane.parse().ok()?, id.parse().ok()?));
+    let print = next().and_then(|print| u64::from_str_radix(print, 16).ok());
+    let read = place.zip(print).filter(|_| parts.next().is_none());
+    read.ok_or_else(|| refused(format!("{text} is no place that an answer has named")))
+}
+
+/// The messages before were sealed under another policy, or opened by another one.
+fn changed(question: &ResealQuestion) -> AdminError {
+    let former = question.former.as_ref().map_or_else(String::new, |former| format!(" or {former}"));
+    refused(format!("policy {}{former} was changed while messages were sealed anew: begin again", question.queue))
 }
 
 /// 2063, as of all that concerns protection.
@@ -593,8 +615,25 @@ mod tests {
     #[test]
     fn a_place_is_told_and_read_back_and_what_is_none_is_refused() {
         let place = Place::of_parts(9, u64::MAX).unwrap();
-        assert_eq!(read_place(&place_text(place)).ok(), Some(place));
-        for bad in ["", ".", "1", "10.5", "-1.5", "256.1", "1.-1", "1.2.3", "1.99999999999999999999"] {
+        for print in [0, 0xf00, u64::MAX] {
+            assert_eq!(read_place(&place_text(place, print)).ok(), Some((place, print)));
+        }
+        for bad in [
+            "",
+            ".",
+            "1",
+            "1.5",
+            "10.5.0",
+            "-1.5.0",
+            "256.1.0",
+            "1.-1.0",
+            "1.2.3.4",
+            "1.2.",
+            "1.2.x",
+            "1.2.+3",
+            "1.2.10000000000000000",
+            "1.99999999999999999999.0",
+        ] {
             assert!(read_place(bad).is_err(), "{bad}");
         }
     }

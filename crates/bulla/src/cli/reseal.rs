@@ -71,11 +71,27 @@ impl Where {
 /// # Errors
 /// The queue manager is not reached or refused, or messages stay as they are.
 pub fn run(args: &ResealArgs) -> Result<(), CliError> {
-    let (began, mut all) = (Instant::now(), Totals::default());
+    let mut all = Totals::default();
+    let ended = rounds(args, &mut all);
+    // What was done before it was refused is done.
+    if ended.is_ok() || all.sealed > 0 {
+        println!("{}", all.text());
+    }
+    ended?;
+    if all.left.busy == 0 && all.left.failed.is_empty() {
+        return Ok(());
+    }
+    let error = CliError::new(EXIT_REFUSED, all.left.text());
+    Err(error.hint("those in use can be sealed anew later; `bulla policy check` says of the others what is wrong"))
+}
+
+/// Round after round, while messages are in use.
+fn rounds(args: &ResealArgs, all: &mut Totals) -> Result<(), CliError> {
+    let began = Instant::now();
     for round in 1..=ROUNDS_MAX {
         let before = all.sealed;
         all.left = Left::default();
-        one_round(args, began, &mut all)?;
+        one_round(args, began, all)?;
         // With `all` those that are done would be done again.
         if all.left.busy == 0 || args.r#where == Where::All || round == ROUNDS_MAX {
             break;
@@ -84,12 +100,7 @@ pub fn run(args: &ResealArgs) -> Result<(), CliError> {
             thread::sleep(NEXT_ROUND_AFTER);
         }
     }
-    println!("{}", all.text());
-    if all.left.busy == 0 && all.left.failed.is_empty() {
-        return Ok(());
-    }
-    let error = CliError::new(EXIT_REFUSED, all.left.text());
-    Err(error.hint("those in use can be sealed anew later; `bulla policy check` says of the others what is wrong"))
+    Ok(())
 }
 
 /// From the front of the queue to its end.
