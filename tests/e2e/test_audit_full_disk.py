@@ -20,14 +20,18 @@ def limit_files(qm, size):
     resource.prlimit(qm.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
-def test_without_room_for_the_audit_log_commands_are_refused_and_with_room_the_chain_goes_on(managers, tmp_path, monkeypatch):
-    # Without this the system ends a process that writes beyond the limit (setrlimit(2)), which no disk does.
+def unharmed(managers, tmp_path, monkeypatch, name):
+    """A queue manager that a write beyond the limit does not end (setrlimit(2)): no disk does that."""
     program = tmp_path / "bulla"
     program.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec '{manager.BULLA}' \"$@\"\n")
     program.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setattr(manager, "BULLA", str(program))
-        qm = managers("full")
+        return managers(name)
+
+
+def test_without_room_for_the_audit_log_commands_are_refused_and_with_room_the_chain_goes_on(managers, tmp_path, monkeypatch):
+    qm = unharmed(managers, tmp_path, monkeypatch, "full")
     qm.mqsc("DEFINE QLOCAL(BEFORE)")
     (log,) = (qm.data / "audit").iterdir()
     limit_files(qm, log.stat().st_size + ROOM)
@@ -47,4 +51,25 @@ def test_without_room_for_the_audit_log_commands_are_refused_and_with_room_the_c
     shown = qm.run("audit", "show", "--json", "--kind", "command,result", "--data", qm.data).stdout.splitlines()
     texts = [entry["what"].get("text") for entry in map(json.loads, shown)]
     assert texts.count("DEFINE QLOCAL(BEFORE)") == 1 and "DEFINE QLOCAL(LATER)" in texts
+    assert qm.stop() == 0, "".join(qm.log[-30:])
+
+
+def test_a_command_that_answers_with_rows_says_that_what_came_of_it_is_not_in_the_log(managers, tmp_path, monkeypatch):
+    qm = unharmed(managers, tmp_path, monkeypatch, "rows")
+    qm.mqsc("DEFINE QLOCAL(CHECKED)\nSET POLICY(CHECKED) SIGNALG(SHA256)")
+    asked = "CHECK POLICY(CHECKED)"
+    assert "warning" not in qm.mqsc(asked)
+    (log,) = (qm.data / "audit").iterdir()
+    command, result = (len(line) for line in log.read_bytes().splitlines(keepends=True)[-2:])
+    # There is room for what is asked, and none for what comes of it.
+    limit_files(qm, log.stat().st_size + command + result // 2)
+    said = qm.run("mqsc", "--data", qm.data, "-c", asked)
+    assert b"CHECKED" in said.stdout
+    warning = "what came of this is not known to be in the audit log: "
+    assert f"bulla: warning: {warning}" in said.stderr.decode(), said
+
+    limit_files(qm, resource.RLIM_INFINITY)
+    wait_until(lambda: "defined" in qm.mqsc("DEFINE QLOCAL(LATER)", code=None), "commands are carried out again")
+    assert "warning" not in qm.mqsc(asked)
+    qm.run("audit", "verify", "--data", qm.data)
     assert qm.stop() == 0, "".join(qm.log[-30:])

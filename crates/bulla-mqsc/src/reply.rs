@@ -25,6 +25,8 @@ pub struct Reply {
     pub command: String,
     /// What came of it.
     pub outcome: Outcome,
+    /// What should be seen to whatever came of it; one line each.
+    pub warnings: Vec<String>,
 }
 
 /// What came of a command.
@@ -223,10 +225,8 @@ impl Reply {
     /// What goes to the standard error output, a line each. `file` names the text when places in it help.
     pub fn diagnostics(&self, file: Option<&str>) -> Vec<String> {
         let place = file.map_or(String::new(), |file| format!("{file}:{}:{}: ", self.at.line, self.at.column));
-        match &self.outcome {
-            Outcome::Done { warnings, .. } => {
-                warnings.iter().map(|warning| format!("bulla: warning: {place}{warning}")).collect()
-            }
+        let warned = self.all_warnings().map(|warning| format!("bulla: warning: {place}{warning}"));
+        let said = match &self.outcome {
             Outcome::Failed(failure) => {
                 let mut lines = vec![format!("bulla: error: {place}{failure}")];
                 lines.extend(failure.hint.iter().map(|hint| format!("bulla: hint: {hint}")));
@@ -234,23 +234,37 @@ impl Reply {
             }
             Outcome::Rows(rows) if rows.is_empty() => vec![format!("bulla: {place}{}: nothing found", self.command)],
             _ => Vec::new(),
-        }
+        };
+        warned.chain(said).collect()
+    }
+
+    /// What should be seen to: of what came of it, and besides.
+    pub fn all_warnings(&self) -> impl Iterator<Item = &String> {
+        let own: &[String] = match &self.outcome {
+            Outcome::Done { warnings, .. } => warnings,
+            _ => &[],
+        };
+        own.iter().chain(&self.warnings)
     }
 
     /// The answer as JSON: what `--json` prints and what goes over the socket.
     ///
     /// Always there: `line`, `column`, `command`, `ok`. Then one of `message` with `warnings`; `objects`, each a map of
     /// keywords in lower case; `help`; `error` with `kind`, `message`, and where there is one `reason`, `name`, `hint`.
+    /// Any of these may come with `warnings`.
     pub fn to_json(&self) -> Json {
         let mut map = Map::new();
         map.insert("line".into(), self.at.line.into());
         map.insert("column".into(), self.at.column.into());
         map.insert("command".into(), self.command.clone().into());
         map.insert("ok".into(), (!matches!(self.outcome, Outcome::Failed(_))).into());
+        let warnings: Vec<&String> = self.all_warnings().collect();
+        if !warnings.is_empty() || matches!(self.outcome, Outcome::Done { .. }) {
+            map.insert("warnings".into(), json!(warnings));
+        }
         match &self.outcome {
-            Outcome::Done { message, warnings } => {
+            Outcome::Done { message, .. } => {
                 map.insert("message".into(), message.clone().into());
-                map.insert("warnings".into(), warnings.clone().into());
             }
             Outcome::Rows(rows) => {
                 map.insert("objects".into(), rows.iter().map(Row::to_json).collect());
@@ -283,9 +297,12 @@ impl Reply {
     pub fn from_json(json: &Json) -> Option<Self> {
         let text = |json: &Json, key: &str| json.get(key).and_then(Json::as_str).map(String::from);
         let number = |key| json.get(key).and_then(Json::as_u64).and_then(|number| u32::try_from(number).ok());
+        let mut warnings: Vec<String> = match json.get("warnings") {
+            Some(warnings) => warnings.as_array()?.iter().filter_map(Json::as_str).map(String::from).collect(),
+            None => Vec::new(),
+        };
         let outcome = if let Some(message) = text(json, "message") {
-            let warnings = json.get("warnings")?.as_array()?.iter();
-            Outcome::Done { message, warnings: warnings.filter_map(Json::as_str).map(String::from).collect() }
+            Outcome::Done { message, warnings: std::mem::take(&mut warnings) }
         } else if let Some(rows) = json.get("objects") {
             Outcome::Rows(rows.as_array()?.iter().map(Row::from_json).collect::<Option<_>>()?)
         } else if let Some(help) = text(json, "help") {
@@ -301,7 +318,7 @@ impl Reply {
             Outcome::Failed(Failure { kind, reason, message: text(error, "message")?, hint: text(error, "hint") })
         };
         let at = Position { line: number("line")?, column: number("column")? };
-        Some(Self { at, command: text(json, "command")?, outcome })
+        Some(Self { at, command: text(json, "command")?, outcome, warnings })
     }
 }
 
@@ -445,8 +462,14 @@ mod tests {
             failure(None, Some("try".into())),
         ];
         for outcome in outcomes {
-            let reply = Reply { at: Position { line: 3, column: 14 }, command: "X".into(), outcome };
-            assert_eq!(Reply::from_json(&reply.to_json()), Some(reply));
+            let at = Position { line: 3, column: 14 };
+            let mut reply = Reply { at, command: "X".into(), outcome, warnings: Vec::new() };
+            assert_eq!(Reply::from_json(&reply.to_json()), Some(reply.clone()));
+            if !matches!(reply.outcome, Outcome::Done { .. }) {
+                reply.warnings = vec!["the disk is full".into()];
+                assert_eq!(Reply::from_json(&reply.to_json()), Some(reply.clone()));
+                assert!(reply.diagnostics(None).contains(&"bulla: warning: the disk is full".to_owned()));
+            }
         }
         assert_eq!(Reply::from_json(&json!({"ok": true})), None);
     }

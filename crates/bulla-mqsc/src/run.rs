@@ -92,7 +92,12 @@ pub fn execute_overseen(
             Ok(statement) if bytes > bytes_max && ["DISPLAY", "HELP", "CHECK"].contains(&statement.command.verb) => {
                 let message = "not carried out: what was to be shown before it is too long already".to_owned();
                 let failure = Failure { kind: FailureKind::Refused, reason: Some(2102), message, hint: None };
-                Reply { at: statement.at, command: statement.to_string(), outcome: Outcome::Failed(failure) }
+                Reply {
+                    at: statement.at,
+                    command: statement.to_string(),
+                    outcome: Outcome::Failed(failure),
+                    warnings: Vec::new(),
+                }
             }
             Ok(statement) => {
                 let mut outcome = None;
@@ -108,14 +113,17 @@ pub fn execute_overseen(
                         detail: "the queue manager did not take the command".into(),
                     }))
                 });
-                let reply = Reply { at: statement.at, command: statement.to_string(), outcome };
+                let reply = Reply { at: statement.at, command: statement.to_string(), outcome, warnings: Vec::new() };
                 overseer.after(&[&reply]);
                 bytes += reply.shown_bytes();
                 reply
             }
-            Err(error) => {
-                Reply { at: error.at, command: String::new(), outcome: Outcome::Failed(syntax_failure(&error)) }
-            }
+            Err(error) => Reply {
+                at: error.at,
+                command: String::new(),
+                outcome: Outcome::Failed(syntax_failure(&error)),
+                warnings: Vec::new(),
+            },
         };
         (reply, overseer.goes_on())
     };

@@ -38,10 +38,12 @@ pub(super) fn carry_out(statements: &[Result<Statement, SyntaxError>], target: &
         }
     };
     let replies = rest.iter().zip(outcomes).map(|(statement, outcome)| match statement {
-        Ok(statement) => Reply { at: statement.at, command: statement.to_string(), outcome },
-        Err(error) => Reply { at: error.at, command: String::new(), outcome },
+        Ok(statement) => Reply { at: statement.at, command: statement.to_string(), outcome, warnings: Vec::new() },
+        Err(error) => Reply { at: error.at, command: String::new(), outcome, warnings: Vec::new() },
     });
-    std::iter::once(Reply { at: begin.at, command: begin.to_string(), outcome: first }).chain(replies).collect()
+    std::iter::once(Reply { at: begin.at, command: begin.to_string(), outcome: first, warnings: Vec::new() })
+        .chain(replies)
+        .collect()
 }
 
 /// The answers of a unit that was refused as a whole.
@@ -49,9 +51,14 @@ pub(super) fn not_carried_out(statements: &[Result<Statement, SyntaxError>], err
     let answer = |(place, statement): (usize, &Result<Statement, SyntaxError>)| match statement {
         Ok(statement) => {
             let outcome = if place == 0 { Outcome::Failed(refused(error)) } else { left_undone(None) };
-            Reply { at: statement.at, command: statement.to_string(), outcome }
+            Reply { at: statement.at, command: statement.to_string(), outcome, warnings: Vec::new() }
         }
-        Err(error) => Reply { at: error.at, command: String::new(), outcome: Outcome::Failed(syntax_failure(error)) },
+        Err(error) => Reply {
+            at: error.at,
+            command: String::new(),
+            outcome: Outcome::Failed(syntax_failure(error)),
+            warnings: Vec::new(),
+        },
     };
     statements.iter().enumerate().map(answer).collect()
 }

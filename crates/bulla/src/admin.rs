@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(peer.uid, rustix::process::getuid().as_raw());
         assert_eq!(peer.pid, std::process::id());
         let outcome = Outcome::Done { message: text.into(), warnings: Vec::new() };
-        vec![Reply { at: Position { line: 1, column: 1 }, command: "ECHO".into(), outcome }]
+        vec![Reply { at: Position { line: 1, column: 1 }, command: "ECHO".into(), outcome, warnings: Vec::new() }]
     }
 
     fn own() -> Peer {

@@ -232,7 +232,7 @@ mod tests {
         let echo = |_: admin::Peer, text: &str| {
             assert!(text.starts_with("DISPLAY QMGR"));
             let outcome = Outcome::Done { message: "queue manager seen".into(), warnings: Vec::new() };
-            vec![Reply { at: Position::default(), command: text.into(), outcome }]
+            vec![Reply { at: Position::default(), command: text.into(), outcome, warnings: Vec::new() }]
         };
         let server = admin::serve(directory.path(), admin::listen(directory.path()).unwrap(), echo).unwrap();
         assert_eq!(bulla(&["--data", data, "-c", "DISPLAY QMGR"]), 0);
@@ -261,7 +261,7 @@ mod tests {
         let echo = move |_: admin::Peer, text: &str| {
             text.clone_into(&mut heard.lock().unwrap());
             let outcome = Outcome::Done { message: "made".into(), warnings: Vec::new() };
-            vec![Reply { at: Position::default(), command: "BEGIN UNIT".into(), outcome }]
+            vec![Reply { at: Position::default(), command: "BEGIN UNIT".into(), outcome, warnings: Vec::new() }]
         };
         let server = admin::serve(directory.path(), admin::listen(directory.path()).unwrap(), echo).unwrap();
         assert_eq!(bulla(&["--data", data, "--apply", wanted]), 0);

@@ -9,7 +9,7 @@ use crate::mqsc::RESEAL_MESSAGES_MAX;
 use crate::mqsc::reply::{Outcome, Row};
 use clap::Args;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -77,6 +77,7 @@ pub fn run(args: &ResealArgs) -> Result<(), CliError> {
     if ended.is_ok() || all.sealed > 0 {
         println!("{}", all.text());
     }
+    all.warnings.iter().for_each(|warning| eprintln!("bulla: warning: {warning}"));
     ended?;
     if all.left.busy == 0 && all.left.failed.is_empty() {
         return Ok(());
@@ -107,7 +108,7 @@ fn rounds(args: &ResealArgs, all: &mut Totals) -> Result<(), CliError> {
 fn one_round(args: &ResealArgs, began: Instant, all: &mut Totals) -> Result<(), CliError> {
     let mut after = String::new();
     loop {
-        let row = ask(args, &after)?;
+        let row = ask(args, &after, all)?;
         all.add(&row);
         after = row.get("AFTER").and_then(Value::as_str).unwrap_or_default().to_owned();
         if after.is_empty() {
@@ -120,11 +121,12 @@ fn one_round(args: &ResealArgs, began: Instant, all: &mut Totals) -> Result<(), 
 }
 
 /// One command, and its row.
-fn ask(args: &ResealArgs, after: &str) -> Result<Map<String, Value>, CliError> {
+fn ask(args: &ResealArgs, after: &str, all: &mut Totals) -> Result<Map<String, Value>, CliError> {
     let replies = admin::request(&args.data, &command(args, after))
         .map_err(|error| CliError { hint: error.hint(), ..CliError::new(EXIT_UNREACHABLE, error.to_string()) })?;
     let unclear = || CliError::failed("the queue manager's answer is of another version");
     let [reply] = replies.as_slice() else { return Err(unclear()) };
+    all.warnings.extend(reply.warnings.iter().cloned());
     match &reply.outcome {
         Outcome::Rows(rows) => rows.first().map(Row::to_map).ok_or_else(unclear),
         Outcome::Failed(failure) => {
@@ -161,6 +163,8 @@ struct Totals {
     old_keys: Vec<String>,
     new_keys: Vec<String>,
     signer: String,
+    /// What the answers warn of, each once.
+    warnings: BTreeSet<String>,
     left: Left,
 }
 

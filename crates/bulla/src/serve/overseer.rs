@@ -79,9 +79,13 @@ impl<'a> Overseer<'a> {
             return;
         }
         let Err(error) = self.manager.told.audit.record(results) else { return };
-        for reply in replies {
-            if let Outcome::Done { warnings, .. } = &mut reply.outcome {
-                warnings.push(format!("what came of this is not known to be in the audit log: {error}"));
+        let is_audited = |reply: &&mut Reply| reply.command.split(' ').next().is_some_and(changes);
+        for reply in replies.iter_mut().filter(is_audited) {
+            let warning = format!("what came of this is not known to be in the audit log: {error}");
+            match &mut reply.outcome {
+                Outcome::Done { warnings, .. } => warnings.push(warning),
+                Outcome::Rows(_) | Outcome::Help(_) => reply.warnings.push(warning),
+                Outcome::Failed(_) => {}
             }
         }
     }
@@ -237,7 +241,11 @@ fn resealed(row: &Row) -> Map<String, Json> {
 
 /// Whether a command does more than show something.
 fn changes_something(statement: &Statement) -> bool {
-    !matches!(statement.command.verb, "DISPLAY" | "HELP" | "BEGIN")
+    changes(statement.command.verb)
+}
+
+fn changes(verb: &str) -> bool {
+    !matches!(verb, "DISPLAY" | "HELP" | "BEGIN" | "")
 }
 
 /// Has the audit log told of each ring that is read, read anew, or can't be read any more.

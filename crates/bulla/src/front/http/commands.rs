@@ -160,7 +160,7 @@ fn lines_of(reply: &Reply) -> impl Iterator<Item = String> {
 fn as_json(replies: &[Reply], form: Form) -> Json {
     let codes = |reply: &Reply| match &reply.outcome {
         Outcome::Failed(failure) => (FAILED, failure.reason.unwrap_or(COMMAND_FAILED)),
-        Outcome::Done { warnings, .. } if !warnings.is_empty() => (WARNED, 0),
+        _ if reply.all_warnings().next().is_some() => (WARNED, 0),
         _ => (DONE, 0),
     };
     let (worst, why) = replies.iter().map(codes).fold((DONE, 0), |all, one| if one.0 > all.0 { one } else { all });
@@ -172,7 +172,11 @@ fn as_json(replies: &[Reply], form: Form) -> Json {
         };
         match &reply.outcome {
             Outcome::Rows(rows) if form == Form::Objects => {
-                rows.iter().for_each(|row| add("parameters", row.to_json()))
+                rows.iter().for_each(|row| add("parameters", row.to_json()));
+                let warned: Vec<&String> = reply.all_warnings().collect();
+                if !warned.is_empty() {
+                    add("message", json!(warned));
+                }
             }
             _ => {
                 let shown = reply.text();
@@ -399,7 +403,7 @@ mod tests {
     #[test]
     fn objects_have_their_values_by_keyword() {
         let cells = vec![("QUEUE".into(), Cell::Text("A".into())), ("CURDEPTH".into(), Cell::Number(3))];
-        let reply = |outcome| Reply { at: Position::default(), command: String::new(), outcome };
+        let reply = |outcome| Reply { at: Position::default(), command: String::new(), outcome, warnings: Vec::new() };
         let rows = reply(Outcome::Rows(vec![Row { cells }, Row::default()]));
         let said = as_json(&[rows], Form::Objects);
         assert_eq!(said["commandResponse"][0]["parameters"], json!({ "queue": "A", "curdepth": 3 }));
