@@ -39,6 +39,8 @@ RETRY = $(abspath tests/retry.sh)
 RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 GO_AMQP = .cache/go-amqp-driver
 PEBBLE = .cache/pebble
+STEP_CA = .cache/step-ca/step-ca
+STEP_CA_VERSION = 0.30.2
 NATS = .cache/nats/nats-server
 NATS_VERSION = 2.15.3
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
@@ -144,7 +146,7 @@ prerequisites:
 test-prerequisites: prerequisites
 	@tests/prerequisites.sh test
 
-clients: $(VENV) $(RHEA) $(GO_AMQP) $(PEBBLE) $(JMS) $(BOUNCYCASTLE) $(NATS)
+clients: $(VENV) $(RHEA) $(GO_AMQP) $(PEBBLE) $(STEP_CA) $(JMS) $(BOUNCYCASTLE) $(NATS)
 
 nats-server: $(NATS)
 
@@ -168,6 +170,11 @@ $(GO_AMQP): $(CLIENTS)/go-amqp/main.go $(CLIENTS)/go-amqp/go.mod $(CLIENTS)/go-a
 # The ACME server that tests ask: what uses it is skipped where it can't be built.
 $(PEBBLE): $(CLIENTS)/pebble/go.mod $(CLIENTS)/pebble/go.sum | test-prerequisites
 	-cd $(CLIENTS)/pebble && $(RETRY) go build -o $(abspath $@) github.com/letsencrypt/pebble/v2/cmd/pebble
+
+# Another one, an authority that companies run: the same.
+$(STEP_CA): | test-prerequisites
+	-CGO_ENABLED=0 GOBIN=$(abspath .cache/step-ca) $(RETRY) go install \
+	    github.com/smallstep/certificates/cmd/step-ca@v$(STEP_CA_VERSION)
 
 $(JMS): $(CLIENTS)/jms/pom.xml $(wildcard $(CLIENTS)/jms/src/main/java/*.java) | test-prerequisites
 	cd $(CLIENTS)/jms && $(RETRY) mvn --quiet --batch-mode package

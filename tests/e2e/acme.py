@@ -1,4 +1,4 @@
-"""An ACME server that others wrote, Pebble, and a program between it and its client that changes what is said."""
+"""ACME servers that others wrote, Pebble and step-ca, and a program between it and its client that changes what is said."""
 
 import http.client
 import json
@@ -13,9 +13,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from manager import wait_until
+from pki import openssl
 from transit import certify
 
 PEBBLE = os.environ.get("BULLA_PEBBLE", str(Path(__file__).parents[2] / ".cache/pebble"))
+STEP_CA = os.environ.get("BULLA_STEP_CA", str(Path(__file__).parents[2] / ".cache/step-ca/step-ca"))
 
 
 def free_port():
@@ -64,6 +66,71 @@ class Pebble:
     def listens(self, port):
         assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+            return True
+        return False
+
+    def said(self):
+        return (self.folder / "log").read_text()
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def close(self):
+        self.stop()
+        self.log.close()
+
+
+class StepCa:
+    """An authority with a root and an issuer below it, which has a certificate of its own made for its server. It keeps
+    accounts and orders over a restart."""
+
+    def __init__(self, folder, http01, tls_alpn01):
+        self.folder, self.http01, self.tls_alpn01 = folder, http01, tls_alpn01
+        folder.mkdir()
+        self.root, self.port = folder / "root.pem", free_port()
+        self._certify()
+        self.process, self.log = None, open(folder / "log", "wb")
+
+    def _certify(self):
+        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        openssl("req", "-x509", *kind, "-keyout", self.folder / "root.key", "-out", self.root, "-subj", "/CN=root", "-days", "2")
+        request, extensions = self.folder / "issuer.csr", self.folder / "extensions"
+        openssl("req", *kind, "-keyout", self.folder / "issuer.key", "-out", request, "-subj", "/CN=issuer")
+        extensions.write_text("basicConstraints=critical,CA:TRUE,pathlen:0\nkeyUsage=critical,keyCertSign,cRLSign\n")
+        by_root = ["-CA", self.root, "-CAkey", self.folder / "root.key", "-CAcreateserial"]
+        openssl("x509", "-req", "-in", request, *by_root, "-days", "2", "-extfile", extensions, "-out", self.folder / "issuer.pem")
+
+    def start(self, seconds=86_400):
+        self.stop()
+        lifetimes = {f"{which}TLSCertDuration": f"{seconds}s" for which in ("default", "max")}
+        acme = {"type": "ACME", "name": "acme", "challenges": ["http-01", "tls-alpn-01"]}
+        acme["claims"] = lifetimes | {"minTLSCertDuration": "5s"}
+        config = {
+            "root": str(self.root),
+            "crt": str(self.folder / "issuer.pem"),
+            "key": str(self.folder / "issuer.key"),
+            "address": f"127.0.0.1:{self.port}",
+            "dnsNames": ["localhost"],
+            "db": {"type": "badgerv2", "dataSource": str(self.folder / "db")},
+            # Without it a certificate is valid from a minute before.
+            "authority": {"backdate": "1s", "provisioners": [acme]},
+        }
+        path = self.folder / "ca.json"
+        path.write_text(json.dumps(config))
+        ports = ["--insecure", "--acme-http-port", self.http01, "--acme-tls-port", self.tls_alpn01]
+        command = [STEP_CA, *(str(word) for word in ports), path]
+        environment = os.environ | {"STEPPATH": str(self.folder / "step")}
+        self.process = subprocess.Popen(
+            command, env=environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
+        )
+        wait_until(self.listens, "step-ca listens")
+
+    def listens(self):
+        assert self.process.poll() is None, self.said()[-2000:]
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 5):
             return True
         return False
 
