@@ -40,7 +40,7 @@ pub struct EnrolmentStatus {
     pub is_ring: bool,
     /// Where it comes from.
     pub authority: String,
-    /// How it is asked for: COMMAND, CMP, ACME.
+    /// How it is asked for: COMMAND, CMP, ACME, SPIFFE.
     pub method: &'static str,
     /// How it stands.
     pub state: EnrolmentState,

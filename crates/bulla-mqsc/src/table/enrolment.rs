@@ -9,7 +9,7 @@ static AUTHORITY: Attribute =
 static METHOD: Attribute = shown(
     Key::Own("METHOD"),
     "METHOD",
-    "How it is asked. COMMAND: by a program. CMP: by the Certificate Management Protocol. ACME: by that protocol.",
+    "How it is asked. COMMAND: by a program. CMP: by the Certificate Management Protocol. ACME: by that protocol. SPIFFE: an agent on this machine.",
 );
 static STATE: Attribute = shown(
     Key::Own("STATE"),

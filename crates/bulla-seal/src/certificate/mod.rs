@@ -124,6 +124,22 @@ impl Certificate {
         stack.iter().map(|x509| Certificate::from_x509(x509)).collect()
     }
 
+    /// Certificates in DER, one after the other with nothing between.
+    ///
+    /// # Errors
+    /// [`MalformedError`] for what is no certificate, and for more than `max` of them.
+    pub fn all_from_der(mut der: &[u8], max: usize) -> Result<Vec<Certificate>, MalformedError> {
+        let mut all = Vec::new();
+        while !der.is_empty() {
+            if all.len() >= max {
+                return Err(MalformedError("too many certificates"));
+            }
+            let one = tlv::expect(&mut der, tlv::SEQUENCE).ok_or(MalformedError("no certificates in DER"))?;
+            all.push(Certificate::from_der(one.whole)?);
+        }
+        Ok(all)
+    }
+
     fn new(x509: X509, der: Vec<u8>) -> Result<Certificate, MalformedError> {
         if der.len() > CERTIFICATE_BYTES_MAX {
             return Err(MalformedError("certificate over 64 KiB"));

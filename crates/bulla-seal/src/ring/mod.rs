@@ -125,6 +125,11 @@ impl Ring {
         Ok(ring)
     }
 
+    /// A ring that trusts these authorities and holds nothing else, to judge others by. It belongs to no user.
+    pub fn trusting(trust: Vec<Certificate>) -> Ring {
+        Ring { trust, ..Ring::empty() }
+    }
+
     /// A ring that holds nothing and trusts no authority.
     pub(crate) fn empty() -> Ring {
         Ring {

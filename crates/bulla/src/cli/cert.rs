@@ -6,6 +6,7 @@ mod verify;
 
 use super::CliError;
 use crate::enrolment::answer::names;
+use crate::enrolment::tls_certificate::present;
 use crate::folders::{AUTHORITIES, RINGS, TLS};
 pub use args::CertArgs;
 use args::{
@@ -445,13 +446,16 @@ fn export(data: &Data<'_>, args: &ExportArgs, out: &mut dyn Write) -> Result<(),
 
 fn renew(data: &Data<'_>, args: &RenewArgs, out: &mut dyn Write) -> Result<(), CliError> {
     let label = &args.label;
+    let mut before = None;
     let certificate = super::enrolment::enrolling(data.0, None, |site| {
         let table = site.configuration.certificate(label)?;
         let source = site.configuration.authority(&table.authority)?.source()?;
+        before = present(data.0, label)?.map(|(certificate, _)| certificate);
         site.renew_tls(label, source.as_ref())
     })?;
     let path = data.0.join(TLS).join(format!("{label}.pem"));
-    say(out, format_args!("renewed {label}: {}, in {}", Line(&certificate), path.display()))
+    let what = if before.as_ref() == Some(&certificate) { "as it was," } else { "renewed" };
+    say(out, format_args!("{what} {label}: {}, in {}", Line(&certificate), path.display()))
 }
 
 fn revoke(data: &Data<'_>, args: &RevokeArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {

@@ -19,8 +19,10 @@ pub(super) fn enrolling<T>(
     let failed = |error: EnrolError| {
         let code = match &error {
             EnrolError::Refused { .. } | EnrolError::Answer { .. } | EnrolError::NotYet { .. } => EXIT_REFUSED,
-            EnrolError::Rotation(_) => EXIT_REFUSED,
-            EnrolError::NotConfigured { .. } | EnrolError::Configuration { .. } => EXIT_USAGE,
+            EnrolError::Rotation(_) | EnrolError::NoIdentity { .. } => EXIT_REFUSED,
+            EnrolError::NotConfigured { .. } | EnrolError::Configuration { .. } | EnrolError::ShortLived { .. } => {
+                EXIT_USAGE
+            }
             _ => EXIT_FAILED,
         };
         CliError { hint: error.hint(), ..CliError::new(code, error.to_string()) }

@@ -31,6 +31,15 @@ impl Good {
     }
 }
 
+/// Authorities that are believed.
+#[derive(Clone, Copy, Debug)]
+pub enum Trust<'a> {
+    /// Those of a file, PEM.
+    File(&'a Path),
+    /// These.
+    These(&'a [Certificate]),
+}
+
 /// What was asked for.
 pub struct Wanted<'a> {
     /// The new key.
@@ -39,8 +48,8 @@ pub struct Wanted<'a> {
     pub profile: &'a Profile,
     /// The subject is the authority's matter.
     pub any_subject: bool,
-    /// A file of authorities, PEM: the path ends at one of them.
-    pub trust: &'a Path,
+    /// The path ends at one of them.
+    pub trust: Trust<'a>,
     /// What the time is.
     pub now: SystemTime,
 }
@@ -81,7 +90,10 @@ pub fn judge(mut came: Vec<Certificate>, wanted: &Wanted<'_>) -> Result<Good, En
     // One that begins in a moment is judged as it will be then.
     let at = wanted.now.max(certificate.not_before());
     certificate.check_dates(at).map_err(|error| bad(error.to_string()))?;
-    let trust = trusting(wanted.trust)?;
+    let trust = match wanted.trust {
+        Trust::File(file) => trusting(file)?,
+        Trust::These(all) => Ring::trusting(all.to_vec()),
+    };
     let question = PathQuestion { usage: None, revocation: Revocation::None, at, now: wanted.now };
     came.truncate(CHAIN_CERTIFICATES_MAX);
     let proof = trust.prove(&certificate, &came, &question).map_err(|error| bad(error.to_string()))?;

@@ -12,6 +12,7 @@ use super::cmp::Cmp;
 use super::command::Program;
 use super::safe_file::check_safe;
 use super::source::Source;
+use super::spiffe::{self, Agent};
 use crate::catalog::names::is_label;
 use crate::folders::ENROLMENT;
 use crate::key_rotation::span;
@@ -68,6 +69,11 @@ pub struct AuthorityTable {
     /// Where the directory of an authority is that speaks ACME.
     #[serde(default, deserialize_with = "parsed_where_given")]
     pub acme: Option<Url>,
+    /// Where the socket of the agent of a SPIFFE trust domain is.
+    pub spiffe: Option<String>,
+    /// Which files of `tls/` are to hold the authorities of that trust domain.
+    #[serde(default)]
+    pub believe: Vec<Believers>,
     /// Under which reference that authority knows the secret.
     pub reference: Option<String>,
     /// A file whose first line is the secret, for first certificates.
@@ -98,8 +104,29 @@ pub struct AuthorityTable {
     pub place: (String, PathBuf),
     /// How long an answer may take, in seconds.
     pub seconds: Option<u64>,
-    /// A file of authorities, PEM. What comes must be issued below one of them.
+    /// A file of authorities, PEM. What comes must be issued below one of them. Empty where the agent says who they are.
+    #[serde(default)]
     pub trust: PathBuf,
+}
+
+/// Who believes.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Believers {
+    /// The listeners, of clients and channels that call.
+    Clients,
+    /// The channels, of the queue managers that they call.
+    Partners,
+}
+
+impl Believers {
+    /// Its name under `tls/`.
+    pub fn file(self) -> &'static str {
+        match self {
+            Believers::Clients => "clients.pem",
+            Believers::Partners => "partners.pem",
+        }
+    }
 }
 
 /// How names are proved.
@@ -142,6 +169,8 @@ pub struct RingTable {
 pub struct CertificateTable {
     /// The authority's name.
     pub authority: String,
+    /// The name of the certificate that is taken, of several that an agent has; without it the first.
+    pub spiffe_id: Option<String>,
     /// The subject; without it that of the certificate before.
     #[serde(default, deserialize_with = "parsed_where_given")]
     pub dn: Option<Dn>,
@@ -186,7 +215,9 @@ impl Configuration {
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for (name, authority) in &mut read.authorities {
-            authority.trust = folder.join(&authority.trust);
+            if !authority.trust.as_os_str().is_empty() {
+                authority.trust = folder.join(&authority.trust);
+            }
             for path in [
                 &mut authority.secret_file,
                 &mut authority.account_key,
@@ -214,6 +245,18 @@ impl Configuration {
         if let Some(label) = read.certificates.keys().find(|label| !is_label(label)) {
             return Err(bad(format!("certificates.{label}: not a label of a certificate")));
         }
+        for who in [Believers::Clients, Believers::Partners] {
+            let mut of = read.authorities.iter().filter(|(_, authority)| authority.believe.contains(&who));
+            if let (Some((one, _)), Some((other, _))) = (of.next(), of.next()) {
+                return Err(bad(format!("authorities.{one} and .{other}: one of them alone may say {}", who.file())));
+            }
+        }
+        if let Some(user) = read.rings.iter().find_map(|(user, ring)| {
+            let authority = read.authorities.get(&ring.authority)?;
+            authority.spiffe.is_some().then_some(user)
+        }) {
+            return Err(EnrolError::ShortLived { path: path.to_owned(), user: user.clone() });
+        }
         for (user, ring) in &read.rings {
             if read.authority(&ring.authority)?.acme.is_some() {
                 return Err(bad(format!("rings.{user}: acme has certificates of TLS alone")));
@@ -224,7 +267,9 @@ impl Configuration {
             if names.len() > NAMES_MAX {
                 return Err(bad(format!("certificates.{label}: it has more than {NAMES_MAX} names")));
             }
-            let is_acme = read.authority(&one.authority)?.acme.is_some();
+            let authority = read.authority(&one.authority)?;
+            one.check(authority.spiffe.is_some()).map_err(|why| bad(format!("certificates.{label}: {why}")))?;
+            let is_acme = authority.acme.is_some();
             if let Some(name) = names.iter().find(|name| is_acme && Identifier::of(name).is_err()) {
                 return Err(bad(format!(
                     "certificates.{label}: acme can't prove {name}: it is neither host nor address"
@@ -256,6 +301,21 @@ impl Configuration {
     /// [`EnrolError::NotConfigured`].
     pub fn authority(&self, name: &str) -> Result<&AuthorityTable, EnrolError> {
         self.authorities.get(name).ok_or_else(|| EnrolError::NotConfigured { what: format!("authorities.{name}") })
+    }
+}
+
+impl CertificateTable {
+    /// Whether each key that is given says something, and is understood, where the certificate comes with its key.
+    fn check(&self, is_spiffe: bool) -> Result<(), String> {
+        match &self.spiffe_id {
+            Some(_) if !is_spiffe => return Err("spiffe_id is of spiffe".to_owned()),
+            Some(id) if !id.starts_with(spiffe::ID) => return Err(format!("{id:?} is no SPIFFE ID")),
+            _ => {}
+        }
+        if is_spiffe && (self.dn.is_some() || self.key.is_some()) {
+            return Err("with spiffe subject and key are the agent's matter: no dn, no key".to_owned());
+        }
+        Ok(())
     }
 }
 
@@ -298,6 +358,10 @@ impl AuthorityTable {
                 within: self.within(),
             }));
         }
+        if let Some(address) = &self.spiffe {
+            let socket = spiffe::socket(address).map_err(|what| EnrolError::NotConfigured { what })?;
+            return Ok(Box::new(Agent { socket, within: self.within() }));
+        }
         let Some([path, arguments @ ..]) = self.command.as_deref() else {
             return Err(EnrolError::NotConfigured { what: "command".to_owned() });
         };
@@ -306,10 +370,11 @@ impl AuthorityTable {
 
     /// How it is asked, in a word.
     pub fn method(&self) -> &'static str {
-        match (&self.acme, &self.cmp) {
-            (Some(_), _) => "ACME",
-            (None, Some(_)) => "CMP",
-            (None, None) => "COMMAND",
+        match (&self.acme, &self.cmp, &self.spiffe) {
+            (Some(_), ..) => "ACME",
+            (None, Some(_), _) => "CMP",
+            (None, None, Some(_)) => "SPIFFE",
+            (None, None, None) => "COMMAND",
         }
     }
 
@@ -318,12 +383,22 @@ impl AuthorityTable {
     }
 
     fn check(&self) -> Result<(), String> {
-        let ways = [("command", self.command.is_some()), ("cmp", self.cmp.is_some()), ("acme", self.acme.is_some())];
+        let ways = [
+            ("command", self.command.is_some()),
+            ("cmp", self.cmp.is_some()),
+            ("acme", self.acme.is_some()),
+            ("spiffe", self.spiffe.is_some()),
+        ];
         let mut ways = ways.into_iter().filter(|(_, is_there)| *is_there).map(|(word, _)| word);
         match (ways.next(), ways.next()) {
-            (None, _) => return Err("it has neither command nor cmp nor acme".to_owned()),
+            (None, _) => return Err("it has neither command nor cmp nor acme nor spiffe".to_owned()),
             (Some(one), Some(other)) => return Err(format!("it has both {one} and {other}")),
             (Some(way), None) => self.check_keys(way)?,
+        }
+        match &self.spiffe {
+            Some(address) => drop(spiffe::socket(address)?),
+            None if self.trust.as_os_str().is_empty() => return Err("missing field `trust`".to_owned()),
+            None => {}
         }
         match self.command.as_deref() {
             Some([path, ..]) if !Path::new(path).is_absolute() => return Err(format!("{path:?} is no absolute path")),
@@ -369,12 +444,13 @@ impl AuthorityTable {
             ("binding_key_file", "acme", self.binding_key_file.is_some()),
             ("challenge", "acme", self.challenge.is_some()),
             ("http01_listen", "acme", self.http01_listen.is_some()),
+            ("believe", "spiffe", !self.believe.is_empty()),
         ] {
             if is_given && way != of {
                 return Err(format!("{key} is of {of}"));
             }
         }
-        if self.https_trust.is_some() && way == "command" {
+        if self.https_trust.is_some() && matches!(way, "command" | "spiffe") {
             return Err("https_trust is of cmp and acme".to_owned());
         }
         Ok(())

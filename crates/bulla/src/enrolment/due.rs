@@ -9,6 +9,11 @@ pub const RETRY_FIRST: Duration = Duration::from_secs(60);
 /// The longest wait after a failure.
 pub const RETRY_MAX: Duration = Duration::from_secs(6 * 3_600);
 
+/// The shortest wait until an agent on this machine is asked again.
+const AGENT_FIRST: Duration = Duration::from_secs(1);
+/// The longest wait until then.
+const AGENT_MAX: Duration = Duration::from_secs(60);
+
 /// When a certificate is to be renewed: at two thirds of its lifetime, or up to a 32nd of the lifetime before.
 /// Certificates that were made at one moment are spread over that time.
 pub fn due(certificate: &Certificate) -> SystemTime {
@@ -25,6 +30,17 @@ pub fn retry_after(failures: u32, certificate: Option<&Certificate>, now: System
     let wait = left.map_or(doubled, |left| doubled.min((left / 4).max(RETRY_FIRST)));
     let place = usize::try_from(failures).unwrap_or(0);
     wait + wait / 4 * certificate.map_or(0, |certificate| u32::from(byte(certificate, place))) / 256
+}
+
+/// How long to wait until an agent on this machine is asked again that shows what is in force: what it has anew is taken
+/// within a minute, and that of a short lifetime sooner.
+pub fn look_after(certificate: &Certificate) -> Duration {
+    (lifetime(certificate) / 32).clamp(AGENT_FIRST, AGENT_MAX)
+}
+
+/// How long to wait after so many failures in a row with such an agent, which costs it and this process little.
+pub fn agent_retry_after(failures: u32) -> Duration {
+    AGENT_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(6)).min(AGENT_MAX)
 }
 
 /// Whether less than a tenth of the lifetime is left.

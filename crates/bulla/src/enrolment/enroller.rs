@@ -328,7 +328,8 @@ impl Task<'_> {
         let certificate = self.present(site)?;
         self.noticed(tracked, certificate);
         let due = tracked.certificate.as_ref().map_or(wall, due::due);
-        if due > wall && !is_begun {
+        // Who shows what is in force is asked whether it is still that.
+        if due > wall && !is_begun && !self.has_agent() {
             // By hand, perhaps.
             (tracked.failures, tracked.why, tracked.waits_until, tracked.is_undecided) = (0, None, None, false);
             let left = due.duration_since(wall).unwrap_or_default();
@@ -351,12 +352,21 @@ impl Task<'_> {
         }
         (tracked.failures, tracked.why, tracked.waits_until, tracked.is_undecided) = (0, None, None, false);
         let certificate = self.present(site)?;
+        let is_as_before = tracked.certificate == certificate;
         self.noticed(tracked, certificate);
+        if self.has_agent() && is_as_before {
+            return Ok(now + tracked.certificate.as_ref().map_or(PASSING, due::look_after));
+        }
         if let Some(certificate) = &tracked.certificate {
             let until = calendar::rfc3339(wall_ms(certificate.not_after()) / 1000);
             crate::note!("{}: a certificate came from {}, valid until {until}", self.name.place(), self.authority);
         }
         Ok(now)
+    }
+
+    /// Whether an agent on this machine shows what is in force.
+    fn has_agent(&self) -> bool {
+        self.configuration.authorities.get(self.authority).is_some_and(|authority| authority.spiffe.is_some())
     }
 
     fn share(
@@ -407,12 +417,18 @@ impl Task<'_> {
         let wall = self.host.wall();
         tracked.is_undecided = matches!(error, EnrolError::NotYet { .. });
         tracked.failures += 1;
-        let wait = due::retry_after(tracked.failures, tracked.certificate.as_ref(), wall);
+        let wait = match self.has_agent() {
+            true => due::agent_retry_after(tracked.failures),
+            false => due::retry_after(tracked.failures, tracked.certificate.as_ref(), wall),
+        };
         tracked.waits_until = Some((now + wait, wall + wait));
         tracked.next = Some(now + wait.min(READ_EVERY));
         let why = error.to_string();
         let is_pressing = tracked.certificate.as_ref().is_none_or(|certificate| due::is_nearly_over(certificate, wall));
-        if tracked.is_undecided && !is_pressing {
+        let is_said = self.has_agent() && !tracked.failures.is_power_of_two() && tracked.why.as_ref() == Some(&why);
+        if is_said {
+            // An agent that is away for a day is told of eleven times, and not each minute.
+        } else if tracked.is_undecided && !is_pressing {
             crate::note!("{}: {} has not decided: {why}", self.name.place(), self.authority);
         } else {
             self.host.raise(&Event::EnrolmentFailed {

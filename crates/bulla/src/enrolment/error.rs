@@ -57,6 +57,20 @@ pub enum EnrolError {
         /// What it said.
         said: String,
     },
+    /// The agent has no certificate for this process.
+    NoIdentity {
+        /// Of which name.
+        wanted: Option<String>,
+        /// What it said, or has.
+        said: String,
+    },
+    /// The operator's turn: a ring is to have certificates that end before what is sealed for them is read.
+    ShortLived {
+        /// The file.
+        path: PathBuf,
+        /// The ring's user.
+        user: String,
+    },
     /// The authority has not decided yet: it is asked again, with the same request.
     NotYet {
         /// What it said.
@@ -123,6 +137,13 @@ impl EnrolError {
             EnrolError::Unsafe { path, .. } => {
                 format!("`chmod go-w {}`, and give it to root or to the user of the queue manager", path.display())
             }
+            EnrolError::NoIdentity { .. } => format!(
+                "an entry at the server of SPIFFE must be for this process, as by the selector unix:uid:{}",
+                rustix::process::geteuid().as_raw()
+            ),
+            EnrolError::ShortLived { .. } => {
+                "spiffe is for certificates of TLS; let the ring have an authority with command or cmp".to_owned()
+            }
             EnrolError::Late { .. } => "`seconds` of the authority gives it more time".to_owned(),
             EnrolError::TermsNotAgreed { .. } => {
                 format!("read them; `terms_agreed = true` in {FILE} says that you agree")
@@ -149,6 +170,13 @@ impl Display for EnrolError {
             Self::TooLong { bytes_max } => write!(f, "the answer has more than {bytes_max} bytes"),
             Self::Refused { how, said } if said.is_empty() => write!(f, "refused: {how}"),
             Self::Refused { how, said } => write!(f, "refused: {how}: {said}"),
+            Self::NoIdentity { wanted: None, said } => write!(f, "the agent has no SVID for this process: {said}"),
+            Self::NoIdentity { wanted: Some(id), said } => write!(f, "the agent has no {id} for this process: {said}"),
+            Self::ShortLived { path, user } => write!(
+                f,
+                "{}: rings.{user}: a certificate of an hour can't be a recipient of stored messages",
+                path.display()
+            ),
             Self::NotYet { said } if said.is_empty() => f.write_str("not decided yet"),
             Self::NotYet { said } => write!(f, "not decided yet: {said}"),
             Self::Transfer { url, why } => write!(f, "{url}: {why}"),

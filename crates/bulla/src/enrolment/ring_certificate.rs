@@ -1,6 +1,6 @@
 //! A certificate for a key ring: the first one, or another one with a new key, which is a change of the key.
 
-use super::answer::{Wanted, judge};
+use super::answer::{Trust, Wanted, judge};
 use super::configuration::{AuthorityTable, Configuration, RingTable};
 use super::source::{Former, Question, Source};
 use super::{EnrolError, due};
@@ -132,7 +132,7 @@ impl<'a> Site<'a> {
             key: &key,
             profile: &profile,
             any_subject: false,
-            trust: &authority.trust,
+            trust: Trust::File(&authority.trust),
             now: (self.clock)(),
         };
         let came = self.asked(source, &request, &key, former, &|came| judge(came, &wanted()).map(drop))?;
@@ -196,7 +196,7 @@ impl<'a> Site<'a> {
             key: &key,
             profile: &profile,
             any_subject: false,
-            trust: &authority.trust,
+            trust: Trust::File(&authority.trust),
             now: (self.clock)(),
         };
         let came = self.asked(source, &request, &key, None, &|came| judge(came, &wanted()).map(drop))?;

@@ -2,10 +2,12 @@
 
 use super::EnrolError;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use zeroize::Zeroizing;
 
+/// Of a mode: whether others than the owner may write.
+const OTHERS_WRITE: u32 = 0o022;
 /// Largest file of a secret, in bytes.
 const SECRET_BYTES_MAX: u64 = 4096;
 
@@ -14,7 +16,6 @@ const SECRET_BYTES_MAX: u64 = 4096;
 /// # Errors
 /// [`EnrolError::Unsafe`], [`EnrolError::File`].
 pub fn check_safe(path: &Path) -> Result<(), EnrolError> {
-    const OTHERS_WRITE: u32 = 0o022;
     let facts = fs::symlink_metadata(path).map_err(EnrolError::file(path))?;
     let not_safe = |why: String| EnrolError::Unsafe { path: path.to_owned(), why };
     if !facts.is_file() {
@@ -25,6 +26,29 @@ pub fn check_safe(path: &Path) -> Result<(), EnrolError> {
     }
     if facts.uid() != 0 && facts.uid() != rustix::process::geteuid().as_raw() {
         return Err(not_safe(format!("it belongs to user {}", facts.uid())));
+    }
+    Ok(())
+}
+
+/// A socket that others can't have put there: its folder is for nobody to write but root, this process's user, or the
+/// socket's.
+///
+/// # Errors
+/// [`EnrolError::Unsafe`], [`EnrolError::File`].
+pub fn check_safe_socket(path: &Path) -> Result<(), EnrolError> {
+    let facts = fs::symlink_metadata(path).map_err(EnrolError::file(path))?;
+    let not_safe = |path: &Path, why: String| EnrolError::Unsafe { path: path.to_owned(), why };
+    if !facts.file_type().is_socket() {
+        return Err(not_safe(path, "it is no socket".to_owned()));
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let around = fs::metadata(folder).map_err(EnrolError::file(folder))?;
+    if around.mode() & OTHERS_WRITE != 0 {
+        return Err(not_safe(folder, format!("others may write it (mode {:o})", around.mode() & 0o7777)));
+    }
+    let (owner, own) = (around.uid(), rustix::process::geteuid().as_raw());
+    if ![0, own, facts.uid()].contains(&owner) {
+        return Err(not_safe(folder, format!("it belongs to user {owner}")));
     }
     Ok(())
 }

@@ -32,6 +32,18 @@ pub struct Question<'a> {
     pub is_stopping: &'a dyn Fn() -> bool,
 }
 
+/// A certificate that came with its key.
+pub struct Given {
+    /// The name in it, a URI.
+    pub id: String,
+    /// Its key.
+    pub key: PKey<Private>,
+    /// The certificate and those above it.
+    pub certificates: Vec<Certificate>,
+    /// The authorities that whoever has such a certificate believes.
+    pub trust: Vec<Certificate>,
+}
+
 /// An authority that is elsewhere. What it answers is not believed before [`super::answer`] has judged it.
 pub trait Source {
     /// Asks for a certificate, and waits for it: the new one, and those above it, in any order.
@@ -39,6 +51,12 @@ pub trait Source {
     /// # Errors
     /// None came, in time and within the limits.
     fn certify(&self, question: &Question<'_>) -> Result<Vec<Certificate>, EnrolError>;
+
+    /// The certificate that is in force now, with its key, of who makes keys as well: of that name, or the one that is
+    /// meant where none is said. None where it is asked with a request.
+    fn given(&self, _id: Option<&str>, _is_stopping: &dyn Fn() -> bool) -> Option<Result<Given, EnrolError>> {
+        None
+    }
 
     /// Whether the subject is the authority's matter, and the names alone are asked for.
     fn chooses_subject(&self) -> bool {

@@ -3,17 +3,19 @@
 //! Key and certificate are two files, and a queue manager that finds only one of them new does not start. So both are
 //! written to one file in `enrolment/` first, and whoever comes next finishes what was interrupted ([`finish`]).
 
-use super::EnrolError;
-use super::answer::{Wanted, judge, names};
-use super::configuration::CertificateTable;
+use super::answer::{Good, Trust, Wanted, judge, names};
+use super::configuration::{AuthorityTable, CertificateTable};
 use super::ring_certificate::{Site, read_key};
-use super::source::{Former, Source};
+use super::source::{Former, Given, Source};
+use super::{EnrolError, due};
+use crate::calendar;
 use crate::catalog::names::is_label;
 use crate::folders::{ENROLMENT, TLS};
 use crate::key_rotation::steps::{DAYS, private_folder, synced};
+use crate::wall_clock::wall_ms;
 use crate::whole_file;
 use bulla_seal::certificate::bundle::Bundle;
-use bulla_seal::certificate::create::{self, Profile};
+use bulla_seal::certificate::create::{self, AlternativeName, Profile};
 use bulla_seal::certificate::{Certificate, Curve, KeySpec, KeyUse, PrivateKeyPem};
 use bulla_seal::ring::PEM_CERTIFICATES_MAX;
 use openssl::pkey::{PKey, Private};
@@ -101,6 +103,9 @@ impl Site<'_> {
     pub fn renew_tls(&self, label: &str, source: &dyn Source) -> Result<Certificate, EnrolError> {
         let table = self.configuration.certificate(label)?;
         let authority = self.configuration.authority(&table.authority)?;
+        if let Some(given) = source.given(table.spiffe_id.as_deref(), self.is_stopping) {
+            return self.take(label, table, authority, &given?);
+        }
         let turn = self.turn()?;
         finish(self.data)?;
         let before = present(self.data, label)?;
@@ -115,8 +120,13 @@ impl Site<'_> {
         let former = before.as_ref().zip(former_key.as_ref());
         let former = former.filter(|((certificate, _), key)| certificate.public_key().public_eq(key));
         let former = former.map(|((certificate, chain), key)| Former { certificate, chain, key });
-        let wanted =
-            || Wanted { key: &key, profile: &profile, any_subject, trust: &authority.trust, now: (self.clock)() };
+        let wanted = || Wanted {
+            key: &key,
+            profile: &profile,
+            any_subject,
+            trust: Trust::File(&authority.trust),
+            now: (self.clock)(),
+        };
         let came = self.asked(source, &request, &key, former, &|came| judge(came, &wanted()).map(drop))?;
         let _turn = self.turn()?;
         let is_there = read_key(&path, None)?.is_some_and(|now| now.public_eq(&key));
@@ -125,13 +135,75 @@ impl Site<'_> {
             return Err(EnrolError::Overtaken);
         }
         let good = judge(came, &wanted())?;
-        let ready = path.with_extension(READY);
-        let mut text = Zeroizing::new(good.to_pem());
-        text.extend_from_slice(PrivateKeyPem::write(&key, None)?.as_bytes());
-        whole_file::replace(&ready, &text, 0o600).map_err(EnrolError::file(&ready))?;
-        put_in_place(self.data, label, &ready)?;
+        self.put(label, &good, &key)?;
         Ok(good.certificate)
     }
+
+    /// Puts a certificate that came with its key into `tls/`, where it is not there already, and its authorities where
+    /// the operator wants them believed.
+    fn take(
+        &self,
+        label: &str,
+        table: &CertificateTable,
+        authority: &AuthorityTable,
+        given: &Given,
+    ) -> Result<Certificate, EnrolError> {
+        let bad = |why: String| EnrolError::Answer { why };
+        let id = AlternativeName::Uri(given.id.clone());
+        let dn = format!("CN={label}").parse().map_err(|_| bad("no subject".to_owned()))?;
+        let profile = Profile { dn, uses: vec![KeyUse::Handshake], days: DAYS, alternative_names: table.names.clone() };
+        let trust = match authority.trust.as_os_str().is_empty() {
+            true => Trust::These(&given.trust),
+            false => Trust::File(&authority.trust),
+        };
+        let wanted = Wanted { key: &given.key, profile: &profile, any_subject: true, trust, now: (self.clock)() };
+        let good = judge(given.certificates.clone(), &wanted)?;
+        let new = &good.certificate;
+        new.check_key().map_err(|error| bad(error.to_string()))?;
+        // One that also had another name would be believed to be that, too (X509-SVID, section 2).
+        if names(new.x509()).iter().filter(|name| matches!(name, AlternativeName::Uri(_))).ne([&id]) {
+            return Err(bad(format!("it is not for {} alone", given.id)));
+        }
+        let _turn = self.turn()?;
+        finish(self.data)?;
+        // First: partners whose certificates are of a new authority are believed when ours is.
+        for who in &authority.believe {
+            believe(&self.data.join(TLS).join(who.file()), &given.trust)?;
+        }
+        let present = present(self.data, label)?;
+        let key = read_key(&self.data.join(TLS).join(format!("{label}.key")), None)?;
+        let is_there = present.is_some_and(|(present, _)| present == *new);
+        if !is_there || !key.is_some_and(|key| key.public_eq(&given.key)) {
+            self.put(label, &good, &given.key)?;
+        } else if due::is_nearly_over(new, (self.clock)()) {
+            let until = calendar::rfc3339(wall_ms(new.not_after()) / 1000);
+            return Err(EnrolError::NotYet { said: format!("the agent has none but that which ends {until}") });
+        }
+        Ok(good.certificate)
+    }
+
+    fn put(&self, label: &str, good: &Good, key: &PKey<Private>) -> Result<(), EnrolError> {
+        let folder = self.data.join(ENROLMENT);
+        private_folder(&folder)?;
+        let ready = folder.join(format!("{label}.{READY}"));
+        let mut text = Zeroizing::new(good.to_pem());
+        text.extend_from_slice(PrivateKeyPem::write(key, None)?.as_bytes());
+        whole_file::replace(&ready, &text, 0o600).map_err(EnrolError::file(&ready))?;
+        put_in_place(self.data, label, &ready)
+    }
+}
+
+/// Has a file of authorities hold these, and no others.
+fn believe(path: &Path, authorities: &[Certificate]) -> Result<(), EnrolError> {
+    let pem = authorities.iter().flat_map(Certificate::to_pem).collect::<Vec<_>>();
+    match fs::read(path) {
+        Ok(before) if before == pem => return Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(EnrolError::file(path)(error)),
+        _ => {}
+    }
+    whole_file::replace(path, &pem, 0o600).map_err(EnrolError::file(path))?;
+    crate::note!("{}: {} authorities are believed, as the agent has them", path.display(), authorities.len());
+    Ok(())
 }
 
 /// What a new certificate shall say: as it is configured, else as the one before.

@@ -34,7 +34,7 @@ fn a_file_is_understood_whole_or_refused_with_the_place() {
     assert_eq!(Configuration::parse(&cmp, Path::new("/x")).unwrap().authorities["away"].method(), "CMP");
     refused(&cmp.replace("http:", "ftp:"), "no URL as https://ca.example/directory");
     refused(&cmp.replace("seconds = 5", "reference = \"1\""), "reference and secret_file go together");
-    refused(&cmp.replace("cmp = \"http://ca.example/\"\n", ""), "neither command nor cmp nor acme");
+    refused(&cmp.replace("cmp = \"http://ca.example/\"\n", ""), "neither command nor cmp nor acme nor spiffe");
     assert_eq!(Configuration::read(tempfile::tempdir().unwrap().path()).unwrap(), None);
 }
 
@@ -62,4 +62,36 @@ fn an_authority_of_acme_is_asked_for_certificates_of_tls_over_https() {
     let names = format!("names = [{}]\n", "\"dns:a\", ".repeat(101));
     let many = text.lines().filter(|line| !line.starts_with("names")).collect::<Vec<_>>().join("\n");
     refused(&format!("{many}\n{names}"), "more than 100 names");
+}
+
+#[test]
+fn an_agent_of_spiffe_gives_certificates_of_tls_with_their_keys() {
+    let text = "[authorities.spire]\nspiffe = \"unix:///run/spire/agent.sock\"\nbelieve = [\"partners\"]\n\
+                [certificates.server]\nauthority = \"spire\"\nspiffe_id = \"spiffe://a.example/mq\"\n";
+    let read = Configuration::parse(text, Path::new("/data/enrolment.toml")).unwrap();
+    let spire = &read.authorities["spire"];
+    assert_eq!((spire.method(), spire.trust.as_os_str().is_empty()), ("SPIFFE", true));
+    assert_eq!(spire.believe[0].file(), "partners.pem");
+    assert!(spire.source().is_ok());
+    let given = text.replace("believe", "trust = \"root.pem\"\nbelieve");
+    let given = Configuration::parse(&given, Path::new("/data/enrolment.toml")).unwrap();
+    assert_eq!(given.authorities["spire"].trust, Path::new("/data/root.pem"));
+    refused(&text.replace("unix://", "tcp://"), "is no address as unix:/run/spire/agent.sock");
+    refused(&text.replace("unix:///", "unix:"), "is no address as unix:/run/spire/agent.sock");
+    refused(&text.replace("spiffe://a", "https://a"), "\"https://a.example/mq\" is no SPIFFE ID");
+    refused(&format!("{text}dn = \"CN=mq\"\n"), "no dn, no key");
+    refused(&format!("{text}key = \"p256\"\n"), "no dn, no key");
+    refused(&text.replace("believe", "cmp = \"http://ca.example/\"\nbelieve"), "it has both cmp and spiffe");
+    refused(&text.replace("believe", "https_trust = \"a.pem\"\nbelieve"), "https_trust is of cmp and acme");
+    refused(&text.replace("partners", "everyone"), "unknown variant");
+    let other = "[authorities.other]\nspiffe = \"unix:/b\"\nbelieve = [\"clients\", \"partners\"]\n";
+    refused(&format!("{text}{other}"), "one of them alone may say partners.pem");
+    let of_cmp = text.replace("spiffe = \"unix:///run/spire/agent.sock\"", "cmp = \"http://ca.example/\"");
+    refused(&of_cmp, "believe is of spiffe");
+    let of_cmp = of_cmp.replace("believe = [\"partners\"]", "trust = \"root.pem\"");
+    refused(&of_cmp, "spiffe_id is of spiffe");
+    let ring = format!("{text}[rings.billing]\nauthority = \"spire\"\n");
+    let error = Configuration::parse(&ring, Path::new("/data/enrolment.toml")).unwrap_err();
+    assert!(matches!(&error, EnrolError::ShortLived { user, .. } if user == "billing"), "{error}");
+    assert!(error.hint().is_some());
 }

@@ -1,7 +1,7 @@
 //! Certificates that came, and what is wrong with each.
 
 use super::*;
-use crate::enrolment::answer::{Wanted, judge};
+use crate::enrolment::answer::{Trust, Wanted, judge};
 use bulla_seal::certificate::authority::Founding;
 use bulla_seal::certificate::create::Profile;
 use openssl::pkey::{PKey, Private};
@@ -31,7 +31,8 @@ impl Case {
     fn judged(&self, came: Vec<Certificate>) -> Result<Certificate, String> {
         let trust = self.site.dir.path().join("away.pem");
         let now = self.site.now.get();
-        let wanted = Wanted { key: &self.key, profile: &self.profile, any_subject: false, trust: &trust, now };
+        let wanted =
+            Wanted { key: &self.key, profile: &self.profile, any_subject: false, trust: Trust::File(&trust), now };
         judge(came, &wanted).map(|good| good.certificate).map_err(|error| error.to_string())
     }
 
@@ -78,7 +79,7 @@ fn the_path_must_end_at_the_authority_that_is_trusted() {
     let below = Authority::found(&folder.join("below"), &founding, now).unwrap();
     case.refused(vec![sign(&below)], "not the certificate that was asked for");
     let trust = case.site.dir.path().join("away.pem");
-    let wanted = Wanted { key: &case.key, profile: &case.profile, any_subject: false, trust: &trust, now };
+    let wanted = Wanted { key: &case.key, profile: &case.profile, any_subject: false, trust: Trust::File(&trust), now };
     let good = judge(vec![other.root().clone(), below.certificate().clone(), sign(&below)], &wanted).unwrap();
     assert_eq!((good.chain, good.root), (vec![below.certificate().clone()], away.root().clone()));
 }
