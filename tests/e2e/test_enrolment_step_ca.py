@@ -6,10 +6,12 @@ import ssl
 
 import pytest
 from cryptography import x509
+from proton import Message
 
 import acme
-from manager import wait_until
-from test_enrolment import served
+from manager import shown_rows, wait_until
+from proton_driver import Client
+from test_enrolment import is_serial, served
 
 pytestmark = pytest.mark.skipif(not os.path.exists(acme.STEP_CA), reason="there is no step-ca: make clients")
 
@@ -20,6 +22,8 @@ BOTH = pytest.mark.parametrize("by_http", [True, False], ids=["http-01", "tls-al
 @pytest.fixture(scope="module")
 def qm(managers):
     qm = managers()
+    qm.add_user("orders")
+    qm.mqsc("DEFINE QLOCAL(ACME)")
     yield qm
     assert qm.process.poll() is None, "".join(qm.log[-30:])
 
@@ -41,23 +45,29 @@ def configure(qm, text):
     aside.rename(qm.data / "enrolment.toml")
 
 
-def asks(qm, authority, by_http=True):
+def asks(qm, authority, by_http=True, names='"dns:localhost", "ip:127.0.0.1"', seconds=30):
     where = f'http01_listen = "127.0.0.1:{HTTP01}"' if by_http else 'challenge = "tls-alpn-01"'
     configure(qm, f"""
 [authorities.step]
 acme = "https://localhost:{authority.port}/acme/acme/directory"
 trust = "{authority.root}"
-seconds = 30
+seconds = {seconds}
 {where}
 [certificates.server]
 authority = "step"
-names = ["dns:localhost", "ip:127.0.0.1"]
+names = [{names}]
 """)
 
 
 def renew(qm, code=0):
     done = qm.run("cert", "renew", "--data", qm.data, code=code)
     return done.stdout.decode() + done.stderr.decode()
+
+
+def row(qm):
+    command = "DISPLAY ENROL('server')"
+    rows = shown_rows(qm.run("mqsc", "--data", qm.data, "--json", "-c", command).stdout)
+    return rows[0] if rows else {}
 
 
 @BOTH
@@ -84,3 +94,28 @@ def test_the_listener_gets_its_certificate_and_the_account_stays(qm, authority, 
     authority.start()
     assert "renewed server: " in renew(qm)
     assert account.read_bytes() == key
+
+
+@BOTH
+def test_it_renews_by_itself_while_a_connection_stays(qm, authority, by_http):
+    authority.start(seconds=15)
+    asks(qm, authority, by_http)
+    before = served(qm)
+    renew(qm)
+    wait_until(lambda: served(qm) != before, "the new one is shown")
+    first = served(qm)
+    with Client(qm.amqps, "orders", qm.passwords["orders"], authority.root) as client:
+        wait_until(lambda: is_serial(row(qm).get("SERIAL", ""), first), "it is seen")
+        shown = row(qm)
+        assert (shown["METHOD"], shown["STATE"], shown["PLACE"]) == ("ACME", "VALID", "TLS"), shown
+        wait_until(lambda: served(qm) != first, "two thirds of it are over", 60)
+        client.put("ACME", Message(body="after"))
+        assert client.get("ACME").body == "after"
+
+
+def test_a_proof_that_it_does_not_find_is_told_with_its_words(qm, authority):
+    before = served(qm)
+    # Nobody answers for this address where the authority looks. It lets the proof wait for another try.
+    asks(qm, authority, names='"ip:127.0.0.2"', seconds=4)
+    said = renew(qm, code=None)
+    assert "not decided yet: 127.0.0.2 waits for the authority: connection: " in said and served(qm) == before, said

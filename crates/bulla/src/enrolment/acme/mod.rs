@@ -102,14 +102,14 @@ impl Source for Acme {
             self.prove(&mut session, &place, &identifiers, &mut shown)?;
         }
         // The last proof may have been taken a moment before the order knows of it.
-        let order = poll(&mut session, &at, "order", |order: &Order| order.status == Status::Pending)?;
+        let order = poll(&mut session, &at, "order", Order::why, |order| order.status == Status::Pending)?;
         if order.status == Status::Ready {
             let csr = jws::base64url(&request::der(question.key, &names)?);
             let finalize = session.place(&order.finalize, "finalize")?;
             session.post(&finalize, Some(&json!({ "csr": csr })))?;
         }
         drop(shown);
-        let order = poll(&mut session, &at, "order", |order: &Order| {
+        let order = poll(&mut session, &at, "order", Order::why, |order| {
             matches!(order.status, Status::Ready | Status::Processing)
         })?;
         let certificate = match (order.status, &order.certificate) {
@@ -174,7 +174,7 @@ impl Acme {
             session.post(&at, Some(&json!({})))?;
         }
         let authorization =
-            poll(session, place, &identifier.value, |now: &Authorization| now.status == Status::Pending)?;
+            poll(session, place, &identifier.value, Authorization::why, |now| now.status == Status::Pending)?;
         match authorization.status {
             Status::Valid => Ok(()),
             status => Err(refused(&identifier.value, status, authorization.why())),
@@ -182,11 +182,13 @@ impl Acme {
     }
 }
 
-/// Asks again until it is not so any more, as often as the authority says.
+/// Asks again until it is not so any more, as often as the authority says. Some authorities let what has failed wait for
+/// another try: `why` finds what they say of it.
 fn poll<T: DeserializeOwned>(
     session: &mut Session<'_>,
     at: &Url,
     what: &str,
+    why: impl Fn(&T) -> Option<&problem::Problem>,
     waits: impl Fn(&T) -> bool,
 ) -> Result<T, EnrolError> {
     loop {
@@ -198,7 +200,8 @@ fn poll<T: DeserializeOwned>(
         let said = answer.field("retry-after").and_then(|text| text.parse().ok()).map(Duration::from_secs);
         let wait = said.unwrap_or(POLL_AFTER).clamp(POLL_AFTER, POLL_AFTER_MAX);
         if !session.web.wait(wait)? {
-            return Err(EnrolError::NotYet { said: format!("{what} waits for the authority") });
+            let why = why(&now).map_or_else(String::new, |why| format!(": {}: {}", why.kind(), why.said()));
+            return Err(EnrolError::NotYet { said: format!("{what} waits for the authority{why}") });
         }
     }
 }

@@ -92,6 +92,13 @@ pub struct Order {
     pub error: Option<Problem>,
 }
 
+impl Order {
+    /// Why it failed.
+    pub fn why(&self) -> Option<&Problem> {
+        self.error.as_ref()
+    }
+}
+
 /// A proof that is wanted.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Authorization {
