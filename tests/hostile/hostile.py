@@ -91,12 +91,12 @@ class Watch:
 
 
 def processor_seconds(pid):
-    """What a process has used, of user and system time."""
+    """What a process has used, of user and system time, and those that it has started and waited for."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
         return 0
-    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+    return sum(int(field) for field in fields[11:15]) / CLOCK_TICKS
 
 
 def machine_seconds():
@@ -480,9 +480,11 @@ def main():
     parser.add_argument("--unlimited", action="store_true", help="without SET LIMIT for unauthenticated clients")
     insiders = "users who have signed in, with one right each, in the place of clients that have not"
     parser.add_argument("--rights", action="store_true", help=insiders)
+    of_a_loop = f"of a loop of --rights, and of its control; without it {RIGHTS_SECONDS}"
+    parser.add_argument("--loop-seconds", type=float, default=RIGHTS_SECONDS, help=of_a_loop)
     parser.add_argument("--out", type=Path, help="where the table goes, too")
     args = parser.parse_args()
-    seconds = RIGHTS_SECONDS if args.rights else spread(args.seconds)
+    seconds = args.loop_seconds if args.rights else spread(args.seconds)
     with tempfile.TemporaryDirectory() as folder:
         bench = (RightsBench if args.rights else Bench)(Path(folder), args)
         try:

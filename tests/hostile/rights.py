@@ -9,13 +9,16 @@ them, and `test_hostile.py` runs each for a moment, and compares the table with 
 import base64
 import itertools
 import json
+import os
 import re
 import socket
 import ssl
 import struct
+import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from threading import Event, Thread
 from typing import Callable
 
@@ -49,6 +52,9 @@ COSTLY_SELECTOR = " AND ".join(
 # A reason code in the text of an error.
 REASON = re.compile(rb"([2-4]\d{3}) (?:MQRC_|cause=)")
 ADMIN_MAGIC, ADMIN_SOCKET = b"BMQ1", "admin.sock"
+BULLA = os.environ.get("BULLA") or str(Path(__file__).parents[2] / "target/release/bulla")
+# Messages that are sealed anew again and again, and users whose keys change.
+RESEALED, ROTATING = 500, "rotating"
 
 SETUP = f"""
 DEFINE QLOCAL(RIGHTS.PUT) MAXDEPTH(5000) FULL(REJECT); DEFINE QLOCAL(RIGHTS.FULL) MAXDEPTH(1) FULL(REJECT)
@@ -56,6 +62,7 @@ DEFINE QLOCAL(RIGHTS.DEEP) MAXDEPTH(1000000); DEFINE QLOCAL(RIGHTS.EMPTY)
 DEFINE QLOCAL(RIGHTS.BACKED) BACKOUT(MOVE) BOTHRESH(1000000) BOQNAME(RIGHTS.EMPTY); DEFINE QLOCAL(RIGHTS.UNITS)
 DEFINE QLOCAL(RIGHTS.HELD); DEFINE QLOCAL(RIGHTS.SEALED) MAXDEPTH(5000) FULL(REJECT); DEFINE QLOCAL(RIGHTS.OTHERS)
 DEFINE QLOCAL(RIGHTS.PUBLISHED) MAXDEPTH(5000) FULL(REJECT)
+DEFINE QLOCAL(RIGHTS.RESEALED); DEFINE QLOCAL(RIGHTS.LONG) MAXDEPTH(1000000); DEFINE QLOCAL(RIGHTS.ROTATED)
 DEFINE QLOCAL(RIGHTS.SET); DEFINE QLOCAL(RIGHTS.KEYS); DEFINE QLOCAL(RIGHTS.CHECKED); DEFINE QLOCAL(RIGHTS.XMIT) USAGE(XMITQ)
 DEFINE QMODEL(RIGHTS.MODEL) DEFTYPE(PERMDYN)
 DEFINE CHANNEL(RIGHTS.SERVER) CHLTYPE(SVR) XMITQ(RIGHTS.XMIT) MCAUSER('start-a-channel')
@@ -651,18 +658,21 @@ def log_in_and_leave(insider, pace):
 # Roles
 
 
-def command(insider, pace, text):
-    """Gives commands to the admin socket, and takes in the answers."""
+def command(insider, pace, text, connections=1):
+    """Gives commands to the admin socket, on so many connections at once, and takes in the answers."""
     request = ADMIN_MAGIC + struct.pack("<I", len(text)) + text.encode()
     while not pace.pause(0.02):
-        with suppress(OSError), socket.socket(socket.AF_UNIX) as peer:
-            peer.settimeout(frames.WAIT)
-            peer.connect(f"{insider.admin}/{ADMIN_SOCKET}")
-            insider.tally.connections += 1
-            peer.sendall(request)
-            insider.tally.bytes_sent += len(request)
-            while said := peer.recv(MIB):
-                insider.hears(said)
+        with suppress(OSError), ExitStack() as stack:
+            peers = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(connections)]
+            for peer in peers:
+                peer.settimeout(frames.WAIT)
+                peer.connect(f"{insider.admin}/{ADMIN_SOCKET}")
+                insider.tally.connections += 1
+                peer.sendall(request)
+                insider.tally.bytes_sent += len(request)
+            for peer in peers:
+                while said := peer.recv(MIB):
+                    insider.hears(said)
 
 
 def show_everything(insider, pace):
@@ -682,6 +692,26 @@ def check_policies(insider, pace):
 def define_and_delete(insider, pace):
     """Defines a queue, changes it and deletes it."""
     command(insider, pace, "DEFINE QLOCAL(RIGHTS.NEW)\nALTER QLOCAL(RIGHTS.NEW) MAXDEPTH(7)\nDELETE QLOCAL(RIGHTS.NEW)")
+
+
+def reseal_everything(insider, pace):
+    """Has the same messages sealed anew, from the front again each time, without a pause and two commands at once."""
+    command(insider, pace, "RESEAL QLOCAL(RIGHTS.RESEALED) SELECT(ALL) COUNT(2000)", connections=2)
+
+
+def reseal_what_is_not_there(insider, pace):
+    """Has a deep queue looked through for a key that opens nothing there, two commands at once."""
+    command(insider, pace, "RESEAL QLOCAL(RIGHTS.LONG) NEEDS('00') COUNT(2000)", connections=2)
+
+
+def change_keys(insider, pace):
+    """Gives a user one key after the other, while messages for the one before lie on a queue, and takes each old key
+    out of use at once: they are stranded. It takes the data directory, not the admin socket."""
+    data = ["--data", insider.admin]
+    while not pace.pause(0.02):
+        for words in (["rotate", ROTATING, "--overlap", "0s"], ["retire", ROTATING, "--old", "--strand"]):
+            said = subprocess.run([BULLA, "key", *words, *data], stdin=subprocess.DEVNULL, capture_output=True)
+            insider.hears(said.stdout + said.stderr)
 
 
 @dataclass(frozen=True)
@@ -755,6 +785,9 @@ LOOPS = [
     Loop("LOOK", show_everything),
     Loop("OPERATE", check_policies),
     Loop("ALL", define_and_delete),
+    Loop("ALL", reseal_everything),
+    Loop("ALL", reseal_what_is_not_there),
+    Loop("ALL", change_keys),
 ]
 
 
@@ -769,10 +802,15 @@ def prepare(manager, administrator="honest"):
     keyed = [administrator, *(loop.user for loop in LOOPS if loop.ring)]
     for user in keyed:
         # Administrator and loops know each other's certificates.
-        shares = keyed[1:] if user == administrator else [administrator]
+        shares = [*keyed[1:], manager.name] if user == administrator else [administrator]
         shares = [word for other in shares for word in ("--share", other)]
         key = "rsa4096" if user == put_to_be_sealed.__name__.replace("_", "-") else "rsa2048"
         manager.run(*certificate, "--ring", user, "--dn", f"CN={user}", "--signer", "rights", "--key", key, *shares)
+    # What is sealed anew is signed by the queue manager.
+    own = ["--ring", manager.name, "--dn", f"CN={manager.name}", "--signer", "rights", "--share", administrator]
+    manager.run(*certificate, *own)
+    # Its key changes, and messages lie there that need the one before.
+    manager.run(*certificate, "--ring", ROTATING, "--dn", f"CN={ROTATING}", "--signer", "rights", "--share", administrator)
     # A change of a key that stays under way: DISPLAY KEYROTATE counts what needs the old one.
     manager.run(*certificate, "--ring", "rotated", "--dn", "CN=rotated", "--signer", "rights")
     manager.run("key", "rotate", "rotated", "--data", manager.data)
@@ -782,7 +820,12 @@ def prepare(manager, administrator="honest"):
     recipient = f"SIGNALG(SHA256) ENCALG(AES256) RECIP('CN={administrator}')"
     for queue, signer in (("SEALED", "put-to-be-sealed"), ("OTHERS", administrator), ("CHECKED", administrator)):
         manager.mqsc(f"SET POLICY(RIGHTS.{queue}) {recipient} SIGNER('CN={signer}')")
+    signers = f"SIGNER('CN={administrator}', 'CN={manager.name}')"
+    manager.mqsc(f"SET POLICY(RIGHTS.RESEALED) {recipient} {signers}")
+    manager.mqsc(f"SET POLICY(RIGHTS.ROTATED) SIGNALG(SHA256) ENCALG(AES256) RECIP('CN={ROTATING}')")
     fill(manager, administrator)
+    # What lies there already stays in clear.
+    manager.mqsc(f"SET POLICY(RIGHTS.LONG) {recipient} {signers}")
 
 
 def insider(manager, user, reasons=None):
@@ -799,7 +842,7 @@ def fill(manager, administrator):
     few = message(bytes(KIB))
     deep = message(b"x", application={"name": "abcdefgh" * 4, "size": 7})
     talk = Talk(insider(manager, administrator))
-    filled = [("DEEP", deep, DEEP), ("FULL", few, 1)]
+    filled = [("DEEP", deep, DEEP), ("LONG", deep, DEEP), ("FULL", few, 1)]
     filled += [(queue, few, FEW) for queue in ("BACKED", "UNITS", "HELD", "KEYS")]
     for queue, payload, count in filled:
         for _ in range(max(1, count // 500)):
@@ -812,9 +855,10 @@ def fill(manager, administrator):
     manager.wait_for_depth("RIGHTS.DYNAMIC", 1)
     talk.close()
     with manager.connect(administrator) as client:
-        for queue in ("RIGHTS.OTHERS", "RIGHTS.CHECKED"):
+        sealed = {"OTHERS": SEALED, "CHECKED": SEALED, "RESEALED": RESEALED, "ROTATED": SEALED}
+        for queue, count in ((f"RIGHTS.{name}", count) for name, count in sealed.items()):
             sender = client.sender(queue)
-            for _ in range(SEALED):
+            for _ in range(count):
                 client.put(queue, Message(body=bytes(KIB), inferred=True), sender)
 
 
