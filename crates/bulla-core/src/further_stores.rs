@@ -1,20 +1,13 @@
 //! Stores that come and go while the queue manager runs. What is defined in one comes and goes with it: it is the
 //! owner's for as long as that is this queue manager.
 
-use crate::dispatcher::local::{Confirmed, Local};
-use crate::dispatcher::peer::{Link, Peer};
-use crate::dispatcher::{ending, unit_of_work};
-use crate::front::LinkId;
 use crate::idempotency;
 use crate::manager::{Manager, State, attributes};
 use crate::mqsc::kept;
 use crate::mqsc::objects::LoadError;
-use crate::reason::{self, Refusal};
 use crate::resumable::{Kept, PutOutcome};
 use crate::stores::{NamedStore, StoresError};
-use crate::transport::Transport;
 use bulla_queue::{DefineError, JournalError, ReadError, StoreNumber};
-use slab::Slab;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -24,15 +17,6 @@ pub struct Joining {
     further: NamedStore,
     /// Commands by the names of their records.
     records: BTreeMap<String, String>,
-}
-
-/// Stores that have left, and the dispatchers that have not ended their links yet.
-#[derive(Debug, Default)]
-pub struct LeftStores {
-    /// Grows whenever one leaves.
-    pub generation: u64,
-    /// With a bit for each of those dispatchers. Until none is left the number means the store that was there.
-    left: Vec<(StoreNumber, u64)>,
 }
 
 /// Why a store can't join.
@@ -86,14 +70,6 @@ impl Joining {
     }
 }
 
-impl LeftStores {
-    /// Numbers that are not free yet: dispatchers among those in `live`, a bit each, still have links to the stores that
-    /// had them.
-    pub fn numbers(&self, live: u64) -> Vec<StoreNumber> {
-        self.left.iter().filter(|(_, dispatchers)| dispatchers & live != 0).map(|(number, _)| *number).collect()
-    }
-}
-
 impl State {
     /// A store is there from now on, with its queues, policies and rights. It was opened under a number that was free:
     /// [`Stores::free_number`](crate::stores::Stores::free_number). Costs a copy of all definitions.
@@ -144,33 +120,29 @@ impl State {
         };
         // What these links held is gone with the store.
         self.clients.resumable.drop_suspended(is_of);
-        self.left_stores.generation += 1;
-        self.left_stores.left.push((number, live));
+        self.left_stores.add(number, live);
         Some(left)
     }
 
     /// A dispatcher has ended its links to all stores that have left.
-    fn ended_links_to_left(&mut self, dispatcher: usize) {
-        for (_, dispatchers) in &mut self.left_stores.left {
-            *dispatchers &= !(1 << dispatcher);
-        }
-        let over = self.left_stores.left.iter().filter(|(_, dispatchers)| *dispatchers == 0);
-        for number in over.map(|(number, _)| *number).collect::<Vec<_>>() {
+    pub(crate) fn ended_links_to_left(&mut self, dispatcher: usize) {
+        for number in self.left_stores.ended_by(dispatcher) {
             self.forget_uses_of(number);
         }
     }
 
     /// Nobody has links to a store that has left: what is known of who used its queues goes.
     fn forget_uses_of(&mut self, number: StoreNumber) {
-        self.left_stores.left.retain(|(left, _)| *left != number);
+        self.left_stores.forget(number);
         self.uses.retain(|queue, _| queue.store() != number);
     }
 }
 
 impl Manager {
-    /// The dispatchers that there are, a bit each.
+    /// The dispatchers that there are, a bit each. One whose mailbox is closed has no links.
     pub fn live_dispatchers(&self) -> u64 {
-        (0..self.workers.mailboxes.iter().count()).fold(0, |live, index| live | 1 << index)
+        let mailboxes = self.workers.mailboxes.iter().enumerate();
+        mailboxes.filter(|(_, mailbox)| !mailbox.is_closed()).fold(0, |live, (index, _)| live | 1 << index)
     }
 
     /// Stores whose logs take nothing more leave, and the log says why. A compare as a rule.
@@ -184,71 +156,5 @@ impl Manager {
             }
             self.ring_all();
         }
-    }
-}
-
-/// Ends this dispatcher's links to stores that have left. A compare as a rule.
-pub fn end_links<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, state: &mut State) {
-    if local.seen.left_stores == state.left_stores.generation {
-        return;
-    }
-    local.seen.left_stores = state.left_stores.generation;
-    let left: Vec<StoreNumber> = state.left_stores.left.iter().map(|(number, _)| *number).collect();
-    let is_left = |number: StoreNumber| left.contains(&number) && !state.store.is_there(number);
-    let left: Vec<StoreNumber> = left.iter().copied().filter(|number| is_left(*number)).collect();
-    let mut ending: Vec<(usize, u64, LinkId)> = Vec::new();
-    for number in &left {
-        for confirmed in local.journaling.confirmations.forget(*number) {
-            if let Confirmed::Defined { key, generation } = confirmed
-                && let Some(peer) = peers.get_mut(key).filter(|peer| peer.place.generation == generation)
-            {
-                peer.turns.held = peer.turns.held.saturating_sub(1);
-            }
-            // These can't be answered any more.
-            ending.extend(link_of(&confirmed));
-        }
-    }
-    for (key, peer) in peers.iter() {
-        let links =
-            peer.links.iter().filter(|(_, link)| store_of(link, peer).is_some_and(|store| left.contains(&store)));
-        ending.extend(links.map(|(link, _)| (key, peer.place.generation, *link)));
-    }
-    let refusal = owned_elsewhere();
-    local.units.doom_of(&left, &refusal);
-    for (key, generation, link) in ending {
-        let Some(peer) = peers.get_mut(key).filter(|peer| peer.place.generation == generation) else { continue };
-        if peer.links.contains_key(&link) {
-            ending::detach(peer, local, state, link, &refusal);
-            unit_of_work::go_on(peer, local, state);
-        }
-    }
-    state.ended_links_to_left(local.index);
-}
-
-/// Where a client hears that a queue is another queue manager's now.
-fn owned_elsewhere() -> Refusal {
-    Refusal {
-        cause: Some("group-left"),
-        ..Refusal::new(reason::CONNECTION_BROKEN, "the queue's group is owned by another queue manager now")
-    }
-}
-
-/// The link that an answer is for.
-fn link_of(confirmed: &Confirmed) -> Option<(usize, u64, LinkId)> {
-    match confirmed {
-        Confirmed::Put(receipt) => Some((receipt.key, receipt.generation, receipt.link)),
-        Confirmed::Removal(removal) => Some((removal.key, removal.generation, removal.link)),
-        Confirmed::Channel { key, generation, link, .. } => Some((*key, *generation, *link)),
-        Confirmed::Discharged(discharged) => Some((discharged.key, discharged.generation, discharged.link())),
-        Confirmed::Noted { .. } | Confirmed::Defined { .. } => None,
-    }
-}
-
-fn store_of<T: ?Sized>(link: &Link, peer: &Peer<T>) -> Option<StoreNumber> {
-    match link {
-        Link::Producer(producer) => producer.route.as_ref().map(|route| route.queue.store()),
-        Link::Consumer(consumer) => Some(consumer.route.queue.store()),
-        Link::Sending(_) => peer.channel.sending.as_ref().map(|sending| sending.queue.store()),
-        Link::Receiving(_) | Link::Coordinator(_) => None,
     }
 }

@@ -7,6 +7,7 @@
 
 mod error;
 mod handover;
+mod left;
 mod per_store;
 
 use crate::mqsc::kept;
@@ -18,6 +19,7 @@ use bulla_queue::{
 };
 pub use error::StoresError;
 use handover::{Asks, Way};
+pub use left::LeftStores;
 pub use per_store::{PerStore, Tickets};
 use std::fmt;
 use std::time::Instant;

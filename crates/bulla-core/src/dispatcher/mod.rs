@@ -11,6 +11,7 @@ pub mod consumers;
 pub mod deadlines;
 pub mod ending;
 pub mod get;
+pub mod left_stores;
 pub mod local;
 pub mod passed_over;
 pub mod peer;

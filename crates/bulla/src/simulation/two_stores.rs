@@ -6,6 +6,7 @@ use super::plain::{CREDIT, Plain, step};
 use crate::catalog::{AliasQueue, Change, LocalQueue, Sort, Subscription};
 use crate::clock::Clock;
 use crate::envelope::payload_of;
+use crate::mailbox::Mailbox;
 use crate::stores::{NamedStore, Stores, StoresError};
 use crate::whole::harness::number;
 use bulla_amqp::transaction::{Control, Declare, Discharge};
@@ -426,6 +427,24 @@ fn a_store_with_a_queue_that_is_here_does_not_join() {
         commit(&mut node, deletes);
     }
     node.gets_its_store(9).unwrap();
+}
+
+#[test]
+fn a_dispatcher_that_has_ended_keeps_no_number() {
+    let clock = Clock::simulated();
+    let mut node = node(&clock, Takes::default());
+    let over = Arc::new(Mailbox::new(|| {}));
+    assert!(node.running().unwrap().manager.workers.mailboxes.add(over.clone()));
+    over.close();
+    let mut client = Plain::connect(&mut node, &clock);
+    node.loses_its_store();
+    let kept = |node: &mut Node| {
+        let manager = &node.running().unwrap().manager;
+        manager.lock().left_stores.numbers(manager.live_dispatchers())
+    };
+    assert_eq!(kept(&mut node), [GROUP_NUMBER], "the other one has not had its turn");
+    step(&mut node, &mut client, &clock);
+    assert_eq!(kept(&mut node), []);
 }
 
 /// Owners that the second store has in one seed.

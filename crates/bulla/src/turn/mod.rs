@@ -22,10 +22,9 @@ use crate::arriving::Line;
 use crate::clock::Clock;
 use crate::connections::Question;
 use crate::dispatcher::peer::{Link, Peer, Place};
-use crate::dispatcher::{CONNECTIONS_MAX, authority, connections, ending, sasl, sole};
+use crate::dispatcher::{CONNECTIONS_MAX, authority, connections, ending, left_stores, sasl, sole};
 use crate::front::http::Common;
 use crate::front::{Answered, Front, Protocol, offered};
-use crate::further_stores;
 use crate::mailbox::{Mailbox, Notice};
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
@@ -403,7 +402,7 @@ impl Dispatcher {
             self.core.local.seen.authority = state.generations.authority;
             authority::recheck(&mut self.core.peers, &mut self.core.local, state);
         }
-        further_stores::end_links(&mut self.core.peers, &mut self.core.local, state);
+        left_stores::end_links(&mut self.core.peers, &mut self.core.local, state);
         self.tell_of_deadlines();
         self.for_active(|dispatcher, key| dispatcher.core.events_of(key, state));
         self.core.channel_turns(state);

@@ -1,0 +1,75 @@
+//! Links to stores that have left: they end, and what can't be answered any more is not.
+
+use super::local::{Confirmed, Local};
+use super::peer::{Link, Peer};
+use super::{ending, unit_of_work};
+use crate::front::LinkId;
+use crate::manager::State;
+use crate::reason::{self, Refusal};
+use crate::transport::Transport;
+use bulla_queue::StoreNumber;
+use slab::Slab;
+
+/// Ends this dispatcher's links to stores that have left. A compare as a rule.
+pub fn end_links<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, state: &mut State) {
+    if local.seen.left_stores == state.left_stores.generation() {
+        return;
+    }
+    local.seen.left_stores = state.left_stores.generation();
+    let left = state.left_stores.all();
+    let mut ending: Vec<(usize, u64, LinkId)> = Vec::new();
+    for number in &left {
+        for confirmed in local.journaling.confirmations.forget(*number) {
+            if let Confirmed::Defined { key, generation } = confirmed
+                && let Some(peer) = peers.get_mut(key).filter(|peer| peer.place.generation == generation)
+            {
+                peer.turns.held = peer.turns.held.saturating_sub(1);
+            }
+            // These can't be answered any more.
+            ending.extend(link_of(&confirmed));
+        }
+    }
+    for (key, peer) in peers.iter() {
+        let links =
+            peer.links.iter().filter(|(_, link)| store_of(link, peer).is_some_and(|store| left.contains(&store)));
+        ending.extend(links.map(|(link, _)| (key, peer.place.generation, *link)));
+    }
+    let refusal = owned_elsewhere();
+    local.units.doom_of(&left, &refusal);
+    for (key, generation, link) in ending {
+        let Some(peer) = peers.get_mut(key).filter(|peer| peer.place.generation == generation) else { continue };
+        if peer.links.contains_key(&link) {
+            ending::detach(peer, local, state, link, &refusal);
+            unit_of_work::go_on(peer, local, state);
+        }
+    }
+    state.ended_links_to_left(local.index);
+}
+
+/// Where a client hears that a queue is another queue manager's now.
+fn owned_elsewhere() -> Refusal {
+    Refusal {
+        cause: Some("group-left"),
+        ..Refusal::new(reason::CONNECTION_BROKEN, "the queue's group is owned by another queue manager now")
+    }
+}
+
+/// The link that an answer is for.
+fn link_of(confirmed: &Confirmed) -> Option<(usize, u64, LinkId)> {
+    match confirmed {
+        Confirmed::Put(receipt) => Some((receipt.key, receipt.generation, receipt.link)),
+        Confirmed::Removal(removal) => Some((removal.key, removal.generation, removal.link)),
+        Confirmed::Channel { key, generation, link, .. } => Some((*key, *generation, *link)),
+        Confirmed::Discharged(discharged) => Some((discharged.key, discharged.generation, discharged.link())),
+        Confirmed::Noted { .. } | Confirmed::Defined { .. } => None,
+    }
+}
+
+fn store_of<T: ?Sized>(link: &Link, peer: &Peer<T>) -> Option<StoreNumber> {
+    match link {
+        Link::Producer(producer) => producer.route.as_ref().map(|route| route.queue.store()),
+        Link::Consumer(consumer) => Some(consumer.route.queue.store()),
+        Link::Sending(_) => peer.channel.sending.as_ref().map(|sending| sending.queue.store()),
+        Link::Receiving(_) | Link::Coordinator(_) => None,
+    }
+}
