@@ -17,6 +17,7 @@
 # packages what is installed elsewhere: a tarball and a Debian package, under target/packages; docs/operating/install.md
 # test-packages installs, starts, upgrades and removes them in fresh Debian systems; as root, with debootstrap
 # lanes   the library that accelerators open; part of build, and skipped where it can't be had
+# spire   the server and the agent of SPIFFE that tests ask; they are skipped without
 # fuzz    each fuzz target for FUZZ_SECONDS
 #
 # All of it builds in release, so that OpenSSL is compiled once. CARGO_TARGET_DIR is respected;
@@ -39,6 +40,7 @@ RETRY = $(abspath tests/retry.sh)
 RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 GO_AMQP = .cache/go-amqp-driver
 PEBBLE = .cache/pebble
+SPIRE = .cache/spire/spire-server
 STEP_CA = .cache/step-ca/step-ca
 STEP_CA_VERSION = 0.30.2
 NATS = .cache/nats/nats-server
@@ -49,7 +51,7 @@ BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
 .PHONY: run islands build test simulate past-defects interop check sbom bench timing measure hostile \
-    hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server packages test-packages prerequisites test-prerequisites
+    hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server spire packages test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
 run: build
@@ -171,7 +173,14 @@ $(GO_AMQP): $(CLIENTS)/go-amqp/main.go $(CLIENTS)/go-amqp/go.mod $(CLIENTS)/go-a
 $(PEBBLE): $(CLIENTS)/pebble/go.mod $(CLIENTS)/pebble/go.sum | test-prerequisites
 	-cd $(CLIENTS)/pebble && $(RETRY) go build -o $(abspath $@) github.com/letsencrypt/pebble/v2/cmd/pebble
 
-# Another one, an authority that companies run: the same.
+# The agent of SPIFFE that tests ask, and its server: too much to build for each run.
+spire: $(SPIRE)
+
+$(SPIRE): $(CLIENTS)/spire/go.mod $(CLIENTS)/spire/go.sum | test-prerequisites
+	cd $(CLIENTS)/spire && $(RETRY) go build -o $(dir $(abspath $@)) github.com/spiffe/spire/cmd/spire-agent \
+	    github.com/spiffe/spire/cmd/spire-server
+
+# A second ACME server, an authority that companies run: skipped as the first one.
 $(STEP_CA): | test-prerequisites
 	-CGO_ENABLED=0 GOBIN=$(abspath .cache/step-ca) $(RETRY) go install \
 	    github.com/smallstep/certificates/cmd/step-ca@v$(STEP_CA_VERSION)
