@@ -17,7 +17,7 @@
 # packages what is installed elsewhere: a tarball and a Debian package, under target/packages; docs/operating/install.md
 # test-packages installs, starts, upgrades and removes them in fresh Debian systems; as root, with debootstrap
 # lanes   the library that accelerators open; part of build, and skipped where it can't be had
-# spire   the server and the agent of SPIFFE that tests ask; they are skipped without
+# spire   the server and the agent of SPIFFE that tests ask, which are skipped without; step-ca: the same for ACME
 # fuzz    each fuzz target for FUZZ_SECONDS
 #
 # All of it builds in release, so that OpenSSL is compiled once. CARGO_TARGET_DIR is respected;
@@ -51,7 +51,7 @@ BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
 .PHONY: run islands build test simulate past-defects interop check sbom bench timing measure hostile \
-    hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server spire packages test-packages prerequisites test-prerequisites
+    hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server spire step-ca packages test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
 run: build
@@ -148,7 +148,7 @@ prerequisites:
 test-prerequisites: prerequisites
 	@tests/prerequisites.sh test
 
-clients: $(VENV) $(RHEA) $(GO_AMQP) $(PEBBLE) $(STEP_CA) $(JMS) $(BOUNCYCASTLE) $(NATS)
+clients: $(VENV) $(RHEA) $(GO_AMQP) $(PEBBLE) $(JMS) $(BOUNCYCASTLE) $(NATS)
 
 nats-server: $(NATS)
 
@@ -180,9 +180,11 @@ $(SPIRE): $(CLIENTS)/spire/go.mod $(CLIENTS)/spire/go.sum | test-prerequisites
 	cd $(CLIENTS)/spire && $(RETRY) go build -o $(dir $(abspath $@)) github.com/spiffe/spire/cmd/spire-agent \
 	    github.com/spiffe/spire/cmd/spire-server
 
-# A second ACME server, an authority that companies run: skipped as the first one.
+# A second ACME server, an authority that companies run: much to build, too.
+step-ca: $(STEP_CA)
+
 $(STEP_CA): | test-prerequisites
-	-CGO_ENABLED=0 GOBIN=$(abspath .cache/step-ca) $(RETRY) go install \
+	CGO_ENABLED=0 GOBIN=$(abspath .cache/step-ca) $(RETRY) go install \
 	    github.com/smallstep/certificates/cmd/step-ca@v$(STEP_CA_VERSION)
 
 $(JMS): $(CLIENTS)/jms/pom.xml $(wildcard $(CLIENTS)/jms/src/main/java/*.java) | test-prerequisites

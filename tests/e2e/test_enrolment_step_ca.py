@@ -13,7 +13,7 @@ from manager import shown_rows, wait_until
 from proton_driver import Client
 from test_enrolment import is_serial, served
 
-pytestmark = pytest.mark.skipif(not os.path.exists(acme.STEP_CA), reason="there is no step-ca: make clients")
+pytestmark = pytest.mark.skipif(not os.path.exists(acme.STEP_CA), reason="there is no step-ca: make step-ca")
 
 HTTP01 = acme.free_port()
 BOTH = pytest.mark.parametrize("by_http", [True, False], ids=["http-01", "tls-alpn-01"])
