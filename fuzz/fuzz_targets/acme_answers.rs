@@ -1,5 +1,5 @@
-//! Any bytes as what an authority of ACME answers: each is read or refused, no place that is taken is at another server,
-//! and what is shown of it is one short line. And any bytes as what is asked of the listener of proofs.
+//! Any bytes as what an authority of ACME answers: each is read or refused, no place that is taken is at another
+//! server, and what is shown of it is one short line. And any bytes as what is asked of the listener of proofs.
 
 #![no_main]
 

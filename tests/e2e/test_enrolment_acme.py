@@ -129,7 +129,7 @@ def test_it_renews_by_itself_while_a_connection_stays(qm, pebble):
 def test_what_the_authority_refuses_is_told_with_its_words(qm, pebble):
     configure(qm, pebble, names='"dns:blocked.example"')
     refused(qm, "refused: rejectedIdentifier: ", code=4)
-    # One that is not here: nobody answers the authority, or another one does.
+    # One that is not here: no listener answers the authority, or another one does.
     configure(qm, pebble, rest="terms_agreed = true", names='"dns:localhost"')
     pebble.start(httpPort=acme.free_port())
     said = refused(qm, "localhost is invalid: connection: ", code=4)

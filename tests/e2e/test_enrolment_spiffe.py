@@ -78,7 +78,7 @@ def test_a_short_certificate_comes_and_renews_while_a_connection_stays(qm, agent
     assert not (qm.data / "tls/clients.pem").exists()
     assert list((qm.data / "enrolment").iterdir()) == []
     with Client(qm.amqps, "orders", qm.passwords["orders"], ca) as client:
-        # Each time anew, with another authority at the last: nobody here asks for it.
+        # A new certificate each time, below a new authority the second time. No command asks for it.
         for found in (False, True):
             before = served(qm)
             if found:

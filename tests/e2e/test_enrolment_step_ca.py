@@ -115,7 +115,7 @@ def test_it_renews_by_itself_while_a_connection_stays(qm, authority, by_http):
 
 def test_a_proof_that_it_does_not_find_is_told_with_its_words(qm, authority):
     before = served(qm)
-    # Nobody answers for this address where the authority looks. It lets the proof wait for another try.
+    # No listener answers for this address where the authority looks. It lets the proof wait for another try.
     asks(qm, authority, names='"ip:127.0.0.2"', seconds=4)
     said = renew(qm, code=None)
     assert "not decided yet: 127.0.0.2 waits for the authority: connection: " in said and served(qm) == before, said

@@ -25,7 +25,7 @@ import transit  # noqa: E402
 LONG = os.environ.get("BULLA_HOSTILE_SERVER_SECONDS")
 # Of each way, and what others keep of their rate beside a server that answers well, where that is measured.
 SECONDS, SHARE_KEPT = float(LONG or 1.5), 0.8
-# Nobody waits longer than that for a put and its get who has nothing to do with the server, seconds.
+# A user whose messages need no key of the server waits no longer than this for a put and its get, seconds.
 SLOWEST = 2
 # Messages that lie there for a reader whose key is in the engine.
 LYING = 5
@@ -149,7 +149,7 @@ def test_a_server_that_lies_holds_up_who_keeps_keys_there_and_no_other(qm, serve
             assert receiver.next(0) is None
             assert qm.depth("SYSTEM.PROTECTION.ERROR.QUEUE") == 0
             assert memory(qm) < MEMORY_MIB + OVERHEAD_MIB
-            # What it says of itself leads nobody elsewhere.
+            # What it says of itself leads to no other address.
             assert len(server.came) == came
             with suppress(Exception):
                 receiver.close()

@@ -100,7 +100,7 @@ impl State {
     }
 
     /// A store is not there any more. Each dispatcher in `live`, a bit each, ends its links to it in its next turn.
-    /// What the log has not confirmed is confirmed to nobody.
+    /// What the log has not confirmed is never confirmed.
     pub fn leave_store(&mut self, number: StoreNumber, live: u64) -> Option<NamedStore> {
         let left = self.store.leave(number)?;
         let is_here = |object: &str| left.store.has_object(object);
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// Nobody has links to a store that has left: what is known of who used its queues goes.
+    /// No dispatcher has links to a store that has left: what was counted for its queues goes.
     fn forget_uses_of(&mut self, number: StoreNumber) {
         self.left_stores.forget(number);
         self.uses.retain(|queue, _| queue.store() != number);

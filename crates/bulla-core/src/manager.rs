@@ -120,7 +120,7 @@ pub struct State {
     pub topics: Topics,
     /// Queues that start applications.
     pub triggering: Triggering,
-    /// Stores that have left, as long as somebody has links to them.
+    /// Stores that have left, as long as dispatchers have links to them.
     pub left_stores: LeftStores,
     /// What the operator is told.
     pub notices: Notices,

@@ -1,11 +1,11 @@
 //! Messages that are sealed anew: opened with a key that is here, sealed under the policy in force, and put back at
 //! their own places.
 //!
-//! One [`Reseal`] is for one command, which takes two thousand messages at most, in steps of a hundred. The queues' lock
-//! is held to choose a step's messages and to put them back, never while they are opened or sealed. While a step is
-//! sealed a thread beside opens the next one, and the journal writes the one before. The command is answered when all
-//! are on disk: rings are read, recipients proven and disks synced once for all steps. A message that somebody has got,
-//! or is getting, in between is left alone; one that does not open stays as it is.
+//! One [`Reseal`] is for one command, which takes two thousand messages at most, in steps of a hundred. The queues'
+//! lock is held to choose a step's messages and to put them back, never while they are opened or sealed. While a step
+//! is sealed a thread beside opens the next one, and the journal writes the one before. The command is answered when
+//! all are on disk: rings are read, recipients proven and disks synced once for all steps. A message that a
+//! consumer has locked or got in between is left alone; one that does not open stays as it is.
 
 mod devices;
 
@@ -141,8 +141,8 @@ impl Reseal {
     /// Reads what is defined.
     ///
     /// # Errors
-    /// Queue or policy went away, the policy does not allow it or is not that of the commands before, or the place to go
-    /// on from is none.
+    /// Queue or policy went away, the policy does not allow it or is not that of the commands before, or the place to
+    /// go on from is none.
     pub fn new(
         manager: &Arc<Manager>,
         state: &State,
@@ -252,7 +252,8 @@ impl Reseal {
         self.after
     }
 
-    /// A step has failed. Where others are done the command ends with what they did, and the next one meets the failure.
+    /// A step has failed. Where others are done the command ends with what they did, and the next one meets the
+    /// failure.
     ///
     /// # Errors
     /// The failure, where nothing is done.

@@ -92,7 +92,8 @@ impl Stores {
     /// A further store is there from now on.
     ///
     /// # Errors
-    /// Its name, its number, a queue or an object of a definition is in use; a journal takes nothing. It is closed then.
+    /// Its name, its number, a queue or an object of a definition is in use; a journal takes nothing. It is closed
+    /// then.
     pub fn join(&mut self, mut further: NamedStore) -> Result<StoreNumber, StoresError> {
         self.check(&further)?;
         let number = further.store.number();

@@ -5,8 +5,8 @@
 //! is processor time that the modelled device would not take; meters report it apart. Tables and charts
 //! that contain such a device say *modelled*.
 //!
-//! A card may be quicker than a core of this machine. So several threads compute for an engine where there are cores for
-//! them; its calendar is one all the same.
+//! A card may be quicker than a core of this machine. So several threads compute for an engine where there are cores
+//! for them; its calendar is one all the same.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

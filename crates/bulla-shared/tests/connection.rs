@@ -115,8 +115,8 @@ fn only_the_right_certificates_are_let_in() {
         work(options)
     };
     with(Some(files(dir.path(), "qm1", &ours, &ours))).unwrap();
-    let stranger = with(Some(files(dir.path(), "stranger", &others, &ours)));
-    assert!(matches!(stranger, Err(LogError::Unavailable(_))), "a certificate of another authority: {stranger:?}");
+    let other = with(Some(files(dir.path(), "stranger", &others, &ours)));
+    assert!(matches!(other, Err(LogError::Unavailable(_))), "a certificate of another authority: {other:?}");
     let wary = with(Some(files(dir.path(), "wary", &ours, &others)));
     let said = wary.unwrap_err().to_string();
     assert!(said.contains("certificate") || said.contains("UnknownIssuer"), "a server of another authority: {said}");

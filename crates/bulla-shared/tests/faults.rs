@@ -92,7 +92,7 @@ fn whatever_fails_the_promises_hold() {
                 }
                 4..=6 => {
                     network.fails(Fault::Refuses, time);
-                    "nobody gets through"
+                    "all connections refused"
                 }
                 7..=10 => {
                     network.fails(Fault::Mute, time);

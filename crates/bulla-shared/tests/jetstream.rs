@@ -335,7 +335,8 @@ fn what_is_let_go_takes_no_claim_with_it() {
 fn a_damaged_message_is_found() {
     let cluster = Cluster::shared();
     let raw = cluster.raw();
-    // A frame whose contents were changed; one that is none; one that leaves a gap; a claim that knows more than there is.
+    // A frame whose contents were changed; one that is none; one that leaves a gap; a claim that knows more than there
+    // is.
     let frame = |kind: Kind, at: u64, payload: &[u8]| {
         let (head_bytes, payload_crc) = (if kind == Kind::Epoch { 0 } else { 40 }, crc32c::crc32c(payload));
         Frame { kind, epoch: 1, at, head_bytes, body_bytes: payload.len() as u32, payload_crc }

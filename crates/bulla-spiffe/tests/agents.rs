@@ -187,7 +187,7 @@ fn what_speaks_another_protocol_is_refused_and_what_is_not_there_is_told() {
     let error = fetch(&path, WITHIN, &|| false).unwrap_err();
     assert!(matches!(error, FetchError::Io(_) | FetchError::Protocol(_)), "{error}");
     agent.join().unwrap();
-    // A queue manager that stops waits for nobody.
+    // A queue manager that stops does not wait for the agent.
     let _listener = std::os::unix::net::UnixListener::bind(folder.0.join("t")).unwrap();
     let error = fetch(&folder.0.join("t"), WITHIN, &|| true).unwrap_err();
     assert!(matches!(error, FetchError::GivenUp), "{error}");

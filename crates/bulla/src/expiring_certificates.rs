@@ -1,5 +1,5 @@
-//! Certificates that are about to expire, and when those and revocation lists end: in key rings, of TLS, and of the data
-//! directory's own authorities. Files are read again when they have changed, and once a day in any case.
+//! Certificates that are about to expire, and when those and revocation lists end: in key rings, of TLS, and of the
+//! data directory's own authorities. Files are read again when they have changed, and once a day in any case.
 
 mod survey;
 

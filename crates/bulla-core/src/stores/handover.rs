@@ -1,5 +1,5 @@
-//! Messages on their way from one store to another: a publication whose subscribers' queues lie in two stores, a message
-//! that goes to a dead-letter queue in another store, one that came by a channel.
+//! Messages on their way from one store to another: a publication whose subscribers' queues lie in two stores, a
+//! message that goes to a dead-letter queue in another store, one that came by a channel.
 //!
 //! No unit of work spans two stores. What is for another store is put, in the unit of the first one, on a queue of that
 //! store which no command and no client can name. From there all messages of the unit go on together, in one unit of

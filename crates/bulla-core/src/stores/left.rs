@@ -21,8 +21,8 @@ impl LeftStores {
         self.left.iter().map(|(number, _)| *number).collect()
     }
 
-    /// Numbers that are not free yet: dispatchers among those in `live`, a bit each, still have links to the stores that
-    /// had them.
+    /// Numbers that are not free yet: dispatchers among those in `live`, a bit each, still have links to the stores
+    /// that had them.
     pub fn numbers(&self, live: u64) -> Vec<StoreNumber> {
         self.left.iter().filter(|(_, dispatchers)| dispatchers & live != 0).map(|(number, _)| *number).collect()
     }
@@ -33,7 +33,7 @@ impl LeftStores {
         self.left.push((number, live));
     }
 
-    /// A dispatcher has ended its links. Returns those to which nobody has any now.
+    /// A dispatcher has ended its links. Returns those to which no dispatcher has any now.
     pub(crate) fn ended_by(&mut self, dispatcher: usize) -> Vec<StoreNumber> {
         for (_, dispatchers) in &mut self.left {
             *dispatchers &= !(1 << dispatcher);
@@ -41,7 +41,7 @@ impl LeftStores {
         self.left.iter().filter(|(_, dispatchers)| *dispatchers == 0).map(|(number, _)| *number).collect()
     }
 
-    /// Nobody has links to it.
+    /// No dispatcher has links to it.
     pub(crate) fn forget(&mut self, number: StoreNumber) {
         self.left.retain(|(left, _)| *left != number);
     }

@@ -55,7 +55,8 @@ pub struct TradeArgs {
     /// Versions of TLS, comma separated
     #[arg(long, value_delimiter = ',', value_enum, default_value = "1.2", help_heading = "Configurations")]
     tls_version: Vec<Version>,
-    /// Crypto devices, comma separated: software, cpu, accelerators as 1a, or modelled cards as modelled:1a, modelled:2c
+    /// Crypto devices, comma separated: software, cpu, accelerators as 1a, or modelled cards as modelled:1a,
+    /// modelled:2c
     #[arg(
         long,
         value_delimiter = ',',

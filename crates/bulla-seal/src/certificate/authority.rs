@@ -279,8 +279,8 @@ impl Authority {
         Authority::opened(dir, certificates, SigningKey::clear(key))
     }
 
-    /// Its key, where that is on a token or in a transit engine: public half and what names it. None where the key is in
-    /// its directory.
+    /// Its key, where that is on a token or in a transit engine: public half and what names it. None where the key is
+    /// in its directory.
     ///
     /// # Errors
     /// [`AuthorityError`], as [`Authority::unlock`]; none for a key that is encrypted.

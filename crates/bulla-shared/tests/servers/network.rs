@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// How it fails.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// Nobody gets through.
+    /// Connections are refused.
     Refuses,
     /// What clients send arrives, and no answer to it. Who waited is cut off afterwards.
     Mute,
@@ -23,7 +23,7 @@ pub struct Network {
 #[derive(Default)]
 struct State {
     fault: Option<(Fault, Instant)>,
-    /// Servers that nobody gets through to.
+    /// Servers to which no connection is let through.
     broken: Vec<usize>,
     /// Both ends of each connection, and to which server it is.
     open: Vec<(usize, TcpStream)>,
@@ -63,7 +63,7 @@ impl Network {
             let (server, state) = (server.clone(), state.clone());
             std::thread::spawn(move || {
                 for client in listener.incoming().map_while(Result::ok) {
-                    // A server that does not run takes nobody.
+                    // A server that does not run refuses.
                     let _ = connect(client, number, &server, &state);
                 }
             });
@@ -77,7 +77,7 @@ impl Network {
         self.state.lock().unwrap().cut();
     }
 
-    /// Fails for so long; connections are cut where nobody gets through.
+    /// Fails for so long; connections are cut where new ones are refused.
     pub fn fails(&self, fault: Fault, time: Duration) {
         let mut state = self.state.lock().unwrap();
         state.fault = Some((fault, Instant::now() + time));
@@ -86,7 +86,7 @@ impl Network {
         }
     }
 
-    /// Nobody gets through to one server any more.
+    /// No connection is let through to one server any more.
     pub fn breaks(&self, server: usize) {
         let mut state = self.state.lock().unwrap();
         state.broken.push(server);

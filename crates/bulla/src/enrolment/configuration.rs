@@ -104,7 +104,8 @@ pub struct AuthorityTable {
     pub place: (String, PathBuf),
     /// How long an answer may take, in seconds.
     pub seconds: Option<u64>,
-    /// A file of authorities, PEM. What comes must be issued below one of them. Empty where the agent says who they are.
+    /// A file of authorities, PEM. What comes must be issued below one of them. Empty where the agent says who they
+    /// are.
     #[serde(default)]
     pub trust: PathBuf,
 }

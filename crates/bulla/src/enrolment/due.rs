@@ -32,8 +32,8 @@ pub fn retry_after(failures: u32, certificate: Option<&Certificate>, now: System
     wait + wait / 4 * certificate.map_or(0, |certificate| u32::from(byte(certificate, place))) / 256
 }
 
-/// How long to wait until an agent on this machine is asked again that shows what is in force: what it has anew is taken
-/// within a minute, and that of a short lifetime sooner.
+/// How long to wait until an agent on this machine is asked again that shows what is in force: what it has anew is
+/// taken within a minute, and that of a short lifetime sooner.
 pub fn look_after(certificate: &Certificate) -> Duration {
     (lifetime(certificate) / 32).clamp(AGENT_FIRST, AGENT_MAX)
 }

@@ -93,7 +93,7 @@ pub enum EnrolError {
         /// Why.
         why: String,
     },
-    /// The operator's turn: the authority has terms to which nobody has agreed.
+    /// The operator's turn: the authority has terms that the configuration does not agree to.
     TermsNotAgreed {
         /// Where they are.
         terms: String,

@@ -30,7 +30,7 @@ pub fn check_safe(path: &Path) -> Result<(), EnrolError> {
     Ok(())
 }
 
-/// A socket that others can't have put there: its folder is for nobody to write but root, this process's user, or the
+/// A socket that others can't have put there: its folder may be written by no one but root, this process's user, or the
 /// socket's.
 ///
 /// # Errors
@@ -53,7 +53,7 @@ pub fn check_safe_socket(path: &Path) -> Result<(), EnrolError> {
     Ok(())
 }
 
-/// A file with a secret: as [`check_safe`], short, and for nobody else to read.
+/// A file with a secret: as [`check_safe`], short, and not readable by other users.
 ///
 /// # Errors
 /// [`EnrolError::Unsafe`], [`EnrolError::File`].

@@ -29,8 +29,8 @@ pub struct Keeper {
     unneeded: HashMap<String, Instant>,
     /// What was said in the log and still holds: once is enough.
     said: HashSet<String>,
-    /// Steps that the audit log was told of, by the old key's fingerprint, while their record could not be written: told
-    /// again with each look they would take what room a full disk has left.
+    /// Steps that the audit log was told of, by the old key's fingerprint, while their record could not be written:
+    /// told again with each look they would take what room a full disk has left.
     told: HashMap<String, Vec<Done>>,
 }
 

@@ -358,7 +358,7 @@ fn a_store_that_another_one_owns_ends_its_own_links_and_comes_back_with_what_was
     let token = client.put(to_shared, 7, true);
     assert_eq!(client.answer(&mut node, &clock, token), DeliveryState::Accepted);
     client.until(&mut node, &clock, |client| client.got(again).last() == Some(&7));
-    assert!(!client.is_answered(lost), "what was not in the log is confirmed to nobody");
+    assert!(!client.is_answered(lost), "what was not in the log is never confirmed");
 }
 
 #[test]

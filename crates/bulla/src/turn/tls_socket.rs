@@ -309,8 +309,9 @@ impl TlsSocket {
         wire.send()
     }
 
-    /// Tells the partner that nothing follows (close_notify; RFC 8446, section 6.1): without it what was sent could have
-    /// been cut off by another. To be called once everything is sent. Where the system does not take it, it is left out.
+    /// Tells the partner that nothing follows (close_notify; RFC 8446, section 6.1): without it what was sent could
+    /// have been cut off by another. To be called once everything is sent. Where the system does not take it, it is
+    /// left out.
     pub fn close(&mut self) {
         if self.established {
             let _tls = self.enter_tls();

@@ -29,7 +29,7 @@ pub struct Account {
     pub binding: Option<Binding>,
 }
 
-/// How an authority knows somebody beforehand.
+/// How an authority knows an account before it is made.
 #[derive(Clone, Debug)]
 pub struct Binding {
     /// The name of the shared key there.

@@ -1,5 +1,5 @@
-//! The proof `http-01` (RFC 8555, section 8.3): a text that the authority reads over HTTP, from a listener that is there
-//! for so long and answers nothing else.
+//! The proof `http-01` (RFC 8555, section 8.3): a text that the authority reads over HTTP, from a listener that is
+//! there for so long and answers nothing else.
 
 use super::order::Proof;
 use crate::enrolment::EnrolError;

@@ -1,4 +1,5 @@
-//! Requests that an account signs: JWS in its flattened form (RFC 7515, section 7.2.2), by ES256 (RFC 7518, section 3.4).
+//! Requests that an account signs: JWS in its flattened form (RFC 7515, section 7.2.2), by ES256 (RFC 7518, section
+//! 3.4).
 
 use crate::enrolment::EnrolError;
 use base64ct::{Base64UrlUnpadded, Encoding};
@@ -23,7 +24,7 @@ pub fn base64url(bytes: &[u8]) -> String {
     Base64UrlUnpadded::encode_string(bytes)
 }
 
-/// Whether a text has letters of base64url alone, and one at least.
+/// Whether a text has characters of base64url alone, and one at least.
 pub fn is_base64url(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
@@ -97,8 +98,8 @@ impl AccountKey {
         .map(|jws| jws.to_string().into_bytes())
     }
 
-    /// The proof that somebody whom the authority knows by `id` has this account (RFC 8555, section 7.3.4): the public
-    /// half, authenticated with HMAC and the key that they share.
+    /// The proof that the customer whom the authority knows by `id` has this account (RFC 8555, section 7.3.4): the
+    /// public half, authenticated with HMAC and the key that they share.
     ///
     /// # Errors
     /// The library's.

@@ -1,8 +1,8 @@
 //! An authority that is asked by ACME (RFC 8555), for certificates of TLS.
 //!
-//! A [`session`] is signed by the account's key ([`jws`], [`account`]) and leads from the [`directory`] to an [`order`];
-//! of each name that is ordered the authority wants a proof: by [`http_01`], a small listener of its own that is open for
-//! so long, or by [`tls_alpn_01`], which the TLS listeners show.
+//! A [`session`] is signed by the account's key ([`jws`], [`account`]) and leads from the [`directory`] to an
+//! [`order`]; of each name that is ordered the authority wants a proof: by [`http_01`], a small listener of its own
+//! that is open for so long, or by [`tls_alpn_01`], which the TLS listeners show.
 //!
 //! No library: those that there are (`instant-acme` and others) bring an HTTP client and cryptography of their own,
 //! where this program has both already and its rules allow no second library of cryptography.
@@ -182,8 +182,8 @@ impl Acme {
     }
 }
 
-/// Asks again until it is not so any more, as often as the authority says. Some authorities let what has failed wait for
-/// another try: `why` finds what they say of it.
+/// Asks again until it is not so any more, as often as the authority says. Some authorities let what has failed wait
+/// for another try: `why` finds what they say of it.
 fn poll<T: DeserializeOwned>(
     session: &mut Session<'_>,
     at: &Url,

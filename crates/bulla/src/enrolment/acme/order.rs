@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest token of a challenge, in letters. Those that are used have 43.
+/// The longest token of a challenge, in characters. Those that are used have 43.
 const TOKEN_LETTERS_MAX: usize = 256;
 
 /// How something stands.
@@ -145,7 +145,7 @@ pub struct Way {
 pub struct Proof {
     /// The name.
     pub identifier: Identifier,
-    /// The token of the challenge: letters of base64url alone.
+    /// The token of the challenge: characters of base64url alone.
     pub token: String,
     /// The key authorization.
     pub text: String,

@@ -12,7 +12,7 @@ use serde_json::Value;
 const BAD_NONCES_MAX: u32 = 3;
 /// Most questions for one certificate, whatever the authority does.
 const QUESTIONS_MAX: u32 = 400;
-/// The longest nonce, in letters.
+/// The longest nonce, in characters.
 const NONCE_LETTERS_MAX: usize = 512;
 /// The media type of a question (RFC 8555, section 6.2).
 const JOSE: &[u8] = b"application/jose+json";
