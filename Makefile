@@ -51,7 +51,8 @@ BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
 .PHONY: run islands build test simulate past-defects interop check sbom bench timing measure hostile \
-    hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server spire step-ca packages test-packages prerequisites test-prerequisites
+    hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server spire step-ca packages \
+    test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
 run: build

@@ -1,4 +1,5 @@
-"""ACME servers that others wrote, Pebble and step-ca, and a program between it and its client that changes what is said."""
+"""ACME servers that others wrote, Pebble and step-ca, and a program between it and its client that changes what is
+said."""
 
 import http.client
 import json
@@ -27,7 +28,8 @@ def free_port():
 
 
 class Pebble:
-    """The server. Names are looked up as everywhere on this machine; proofs are asked for at the ports that are given."""
+    """The server. Names are looked up as everywhere on this machine; proofs are asked for at the ports that are
+    given."""
 
     def __init__(self, folder, http01, tls_alpn01):
         self.folder = folder
@@ -149,9 +151,9 @@ class StepCa:
 
 
 class Between:
-    """Passes requests on to Pebble, and answers as `rule` has it: a function of method, path and answer, as a triple of status,
-    fields and body. It returns the answer, another one, or None to break off. Pebble names places as it is asked for them, so
-    that all of them are here."""
+    """Passes requests on to Pebble, and answers as `rule` has it: a function of method, path and answer, as a triple of
+    status, fields and body. It returns the answer, another one, or None to break off. Pebble names places as it is
+    asked for them, so that all of them are here."""
 
     def __init__(self, pebble, rule):
         between, self.asked = self, []

@@ -1,5 +1,5 @@
-"""An agent of a SPIFFE trust domain by the published API (`workload.proto`), over gRPC by others. It is a stand-in: what it
-answers is what a test sets."""
+"""An agent of a SPIFFE trust domain by the published API (`workload.proto`), over gRPC by others. It is a stand-in:
+what it answers is what a test sets."""
 
 import datetime
 from concurrent.futures import ThreadPoolExecutor

@@ -30,7 +30,9 @@ def unharmed(managers, tmp_path, monkeypatch, name):
         return managers(name)
 
 
-def test_without_room_for_the_audit_log_commands_are_refused_and_with_room_the_chain_goes_on(managers, tmp_path, monkeypatch):
+def test_without_room_for_the_audit_log_commands_are_refused_and_with_room_the_chain_goes_on(
+    managers, tmp_path, monkeypatch
+):
     qm = unharmed(managers, tmp_path, monkeypatch, "full")
     qm.mqsc("DEFINE QLOCAL(BEFORE)")
     (log,) = (qm.data / "audit").iterdir()

@@ -43,7 +43,9 @@ def pebble(qm, tmp_path):
 NAMES = '"dns:localhost", "ip:127.0.0.1"'
 
 
-def configure(qm, pebble, rest="terms_agreed = true", names=NAMES, port=None, seconds=20, label="server", challenge=True):
+def configure(
+    qm, pebble, rest="terms_agreed = true", names=NAMES, port=None, seconds=20, label="server", challenge=True
+):
     aside = qm.data / "enrolment.new"
     text = ""
     if pebble:
@@ -151,7 +153,8 @@ def test_terms_and_an_account_that_the_authority_must_know(qm, pebble):
     configure(qm, pebble)
     refused(qm, "enrolment.toml has no binding_id, which the authority wants", code=2)
     file = pebble.folder / "shared"
-    binding = f'terms_agreed = true\ncontact = ["mailto:mq@ca.example"]\nbinding_id = "kid-1"\nbinding_key_file = "{file}"'
+    binding = 'terms_agreed = true\ncontact = ["mailto:mq@ca.example"]\n'
+    binding += f'binding_id = "kid-1"\nbinding_key_file = "{file}"'
     file.write_text(base64.urlsafe_b64encode(os.urandom(32)).decode() + "\n")
     configure(qm, pebble, rest=binding)
     refused(qm, "shared: others may read it", code=1)
@@ -242,8 +245,8 @@ def test_an_authority_that_goes_away_within_an_order_is_asked_anew(qm, pebble):
 
 
 def changed(of, **members):
-    """A rule that sets members of what is answered at a place that begins so. A refusal stays as it is: Pebble takes one nonce
-    in twenty for bad."""
+    """A rule that sets members of what is answered at a place that begins so. A refusal stays as it is: Pebble takes
+    one nonce in twenty for bad."""
 
     def rule(method, path, answer):
         status, fields, body = answer

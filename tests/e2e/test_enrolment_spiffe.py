@@ -1,4 +1,5 @@
-"""The listener's certificate as an X.509-SVID, from the agent of a SPIFFE trust domain: a stand-in, `spiffe_agent.py`."""
+"""The listener's certificate as an X.509-SVID, from the agent of a SPIFFE trust domain: a stand-in,
+`spiffe_agent.py`."""
 
 import json
 import os

@@ -62,8 +62,9 @@ def qm(server, managers):
         there = ["--key", "rsa2048", "--label", user, "--device", "VAULT"] if user in ("orders", "billing") else []
         share = [word for other in others for word in ("--share", other)]
         qm.run("cert", "create", "--ring", user, "--dn", f"CN={user}", *there, "--signer", "trade", *share, *data)
-    qm.mqsc("DEFINE QLOCAL(SEALED)\nSET POLICY(SEALED) SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN=orders') RECIP('CN=billing')")
-    qm.mqsc("DEFINE QLOCAL(OTHERS)\nSET POLICY(OTHERS) SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN=clear') RECIP('CN=reader')")
+    for queue, signer, recipient in (("SEALED", "orders", "billing"), ("OTHERS", "clear", "reader")):
+        sealed = f"SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN={signer}') RECIP('CN={recipient}')"
+        qm.mqsc(f"DEFINE QLOCAL({queue})\nSET POLICY({queue}) {sealed}")
     yield qm
     assert qm.process.poll() is None, "".join(qm.log[-30:])
     assert "panicked" not in "".join(qm.log)
@@ -119,7 +120,8 @@ def told(name, seconds, took, asked, insists=None):
     """A line of what was measured."""
     late = took[int(len(took) * 0.99)] * 1000
     puts = f"  orders: {insists.put} put, {insists.refused} refused" if insists else ""
-    print(f"{name:<14} {len(took) / seconds:>7.0f}/s  p99 {late:>6.1f} ms  slowest {took[-1] * 1000:>6.0f} ms  asked {asked:>6}{puts}", flush=True)
+    times = f"p99 {late:>6.1f} ms  slowest {took[-1] * 1000:>6.0f} ms"
+    print(f"{name:<14} {len(took) / seconds:>7.0f}/s  {times}  asked {asked:>6}{puts}", flush=True)
 
 
 @pytest.fixture(scope="module")

@@ -405,7 +405,8 @@ def test_log_ins_last_as_long_as_the_queue_manager_says(managers):
     with Web(qm, tls=True) as web:
         young = log_in(qm, web, "orders")
         wait_until(lambda: who(web, young) == 401, "however much it is used")
-    wait_until(lambda: [entry["what"].get("cause") for entry in audited(qm)].count("lifetime") == 1, "it is written down")
+    causes = lambda: [entry["what"].get("cause") for entry in audited(qm)]  # noqa: E731
+    wait_until(lambda: causes().count("lifetime") == 1, "it is written down")
     assert [entry["what"]["cause"] for entry in audited(qm) if entry["what"]["step"] == "ended"] == ["idle", "lifetime"]
     assert "LOGINLIFE(2)" in qm.mqsc("DISPLAY QMGR LOGINLIFE")
     for wrong in ("LOGINIDLE(0)", "LOGINLIFE(604801)"):

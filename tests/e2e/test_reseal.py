@@ -303,7 +303,8 @@ def test_a_change_of_the_policy_ends_it_and_is_told_and_what_was_done_is_done(si
         assert process.poll() is None
         site.set_policy(changed, stronger)
         said, why = process.communicate(timeout=30)
-        assert process.returncode == 4 and "was changed while messages were sealed anew: begin again" in why, (said, why)
+        assert process.returncode == 4, (said, why)
+        assert "was changed while messages were sealed anew: begin again" in why
         done = sealed()
         assert 0 < done < count and f"{done} messages sealed anew" in said, said
     site.set_policy(queue, PRIVACY)

@@ -1,7 +1,8 @@
-"""A disk that gets full at each step of a change of a key, and of a reseal: what was there stays whole, keys still seal and open,
-the error has its cause, and with room again the same command goes on and ends.
+"""A disk that gets full at each step of a change of a key, and of a reseal: what was there stays whole, keys still seal
+and open, the error has its cause, and with room again the same command goes on and ends.
 
-The disk is a file system in memory whose size is changed while it is in use, page by page: that takes the right to mount."""
+The disk is a file system in memory whose size is changed while it is in use, page by page: that takes the right to
+mount."""
 
 import json
 import os

@@ -810,7 +810,8 @@ def prepare(manager, administrator="honest"):
     own = ["--ring", manager.name, "--dn", f"CN={manager.name}", "--signer", "rights", "--share", administrator]
     manager.run(*certificate, *own)
     # Its key changes, and messages lie there that need the one before.
-    manager.run(*certificate, "--ring", ROTATING, "--dn", f"CN={ROTATING}", "--signer", "rights", "--share", administrator)
+    whose = ("--ring", ROTATING, "--dn", f"CN={ROTATING}")
+    manager.run(*certificate, *whose, "--signer", "rights", "--share", administrator)
     # A change of a key that stays under way: DISPLAY KEYROTATE counts what needs the old one.
     manager.run(*certificate, "--ring", "rotated", "--dn", "CN=rotated", "--signer", "rights")
     manager.run("key", "rotate", "rotated", "--data", manager.data)

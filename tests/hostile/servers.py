@@ -1,5 +1,5 @@
-"""A transit engine that lies. It is the stand-in of tests/e2e/transit.py with its keys, and answers as `way` has it once
-one is set; `test_hostile_servers.py` has users' messages wait for it while others are served."""
+"""A transit engine that lies. It is the stand-in of tests/e2e/transit.py with its keys, and answers as `way` has it
+once one is set; `test_hostile_servers.py` has users' messages wait for it while others are served."""
 
 import base64
 import os
