@@ -90,6 +90,7 @@ impl<'a> Web<'a> {
             if left.is_zero() {
                 return Ok(true);
             }
+            // In short steps: nothing rings when the queue manager is told to stop.
             thread::sleep(LOOK_EVERY.min(left));
         }
     }

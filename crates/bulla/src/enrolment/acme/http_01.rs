@@ -145,6 +145,7 @@ fn wait(listener: &TcpListener, callers: &[Caller]) {
     }));
     let timeout = Timespec::try_from(LOOK_EVERY).ok();
     if poll(&mut waited, timeout.as_ref()).is_err() {
+        // The system could not wait for sockets: without a pause this would go round and round.
         thread::sleep(LOOK_EVERY);
     }
 }
