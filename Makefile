@@ -28,6 +28,8 @@ HOSTILE_SECONDS ?= 600
 ROTATION_KILLS ?= 200
 SHARED_FAULTS ?= 500
 SECONDS ?= 60
+# Files of tests end to end that run at once. They wait more than they compute.
+E2E_AT_ONCE ?= 3
 PYTEST_ARGS ?=
 SUITES ?=
 TARGET = $(or $(CARGO_TARGET_DIR),target)
@@ -83,7 +85,7 @@ test: test-prerequisites lanes clients
 	cargo test --release --package bulla-shared $(NOT_CHECKED)
 	cargo build --release -p bulla -p bulla-seal --bins --example cms-decrypt
 	@tools/symbols.sh $(BULLA)
-	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/e2e
+	$(PYTHON) -m pytest -n $(E2E_AT_ONCE) --dist loadfile $(PYTEST_ARGS) tests/e2e
 
 simulate: test-prerequisites
 	$(if $(BULLA_SEED),,BULLA_SECONDS=$(SECONDS)) cargo test --release -p bulla --lib -- --nocapture \

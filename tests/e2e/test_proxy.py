@@ -60,6 +60,7 @@ def test_one_direction_may_be_held_while_the_other_passes(proxy, client, qm):
     send(client, sender)
     qm.wait_for_depth("Q", 1)
     proxy.wait_for_held_bytes(BACK)
+    proxy.release(BACK)  # the client says goodbye and waits for an answer
 
 
 def test_a_fault_comes_at_its_byte(proxy, client):
