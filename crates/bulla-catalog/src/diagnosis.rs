@@ -98,6 +98,11 @@ pub static CHANNELS: Check = of_machine("CHANNELS", "channels that failed, were 
 pub static DISK: Check = of_both("DISK", "space of the data directory's disk, and whether the journal has its reserve");
 /// What ends soon.
 pub static DATES: Check = of_both("DATES", "certificates and revocation lists that end soon, or have ended");
+/// Certificates that renew by themselves.
+pub static ENROLMENT: Check = of_machine(
+    "ENROL",
+    "certificates that renew by themselves: when they did, when they will, and whether what that needs is there",
+);
 /// The clock.
 pub static CLOCK: Check = of_both("CLOCK", "the clock against files, messages and certificates that are later than it");
 
@@ -133,6 +138,7 @@ pub static CHECKS: &[&Check] = &[
     &CHANNELS,
     &DISK,
     &DATES,
+    &ENROLMENT,
     &CLOCK,
 ];
 

@@ -89,6 +89,14 @@ impl Client {
         }
     }
 
+    /// Connects and says nothing: whether the server is there, and over TLS whether it is the one of that name.
+    ///
+    /// # Errors
+    /// [`NoAnswer`].
+    pub fn reach(&self, end: Instant, gives_up: &dyn Fn() -> bool) -> Result<(), NoAnswer> {
+        self.connect(&Patience { end, gives_up }).map(drop)
+    }
+
     /// Ends the connection. Who asks what must not be asked twice does so after each answer: then none is asked again
     /// because the server has closed an idle connection.
     pub fn hang_up(&mut self) {

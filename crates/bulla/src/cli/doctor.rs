@@ -4,7 +4,7 @@
 use super::{CliError, DATA_DEFAULT, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_WARNED};
 use crate::admin::{self, RequestError};
 use crate::catalog::diagnosis::{CHECKS, Check, Condition, DAYS_DEFAULT, DAYS_MAX, Diagnoses, Diagnosis, RUNS};
-use crate::doctor::{files, machine};
+use crate::doctor::{enrolment, files, machine};
 use crate::mqsc::reply::{Cell, Outcome, Row};
 use crate::serve::Settings;
 use clap::Args;
@@ -155,6 +155,7 @@ fn alone(args: &DoctorArgs, error: &RequestError) -> Vec<Diagnosis> {
     machine::process(&mut found);
     machine::lanes(&Settings::new(args.data.clone()).lanes, &mut found);
     files::look(&args.data, &mut found, now, Duration::from_secs(args.days * 24 * 3600), false);
+    enrolment::look(&args.data, &mut found, None, args.user.as_deref(), now);
     let mut found = found.sorted();
     // What could not be asked is the first thing to know.
     found.sort_by_key(|found| *found.check != RUNS);
@@ -173,7 +174,7 @@ fn mend(args: &DoctorArgs, command: &str) -> String {
 /// Whether a command is about a data directory: those of clients are not.
 fn takes_data(command: &str) -> bool {
     let verb = command.split(' ').nth(1).unwrap_or_default();
-    ["mqsc", "cert", "user", "start"].contains(&verb)
+    ["mqsc", "cert", "key", "user", "start"].contains(&verb)
 }
 
 fn in_json(args: &DoctorArgs, found: &[Diagnosis]) -> Value {

@@ -3,12 +3,13 @@
 //!
 //! [`way`] and [`access`] look at definitions and what runs, under the queues' lock; [`keys`] at rings and at a message
 //! that is sealed and opened in memory, [`dates`] at what ends soon, [`machine`] and [`files`] at the process and its
-//! data directory, which needs no running queue manager. [`mend`] has the commands. The table of checks is
+//! data directory, which needs no running queue manager, [`enrolment`] at what renews by itself. [`mend`] has the commands. The table of checks is
 //! [`crate::catalog::diagnosis`]'s.
 
 mod access;
 mod channels;
 pub(crate) mod dates;
+pub(crate) mod enrolment;
 pub(crate) mod files;
 mod keys;
 pub(crate) mod machine;
@@ -21,6 +22,7 @@ pub(crate) use mend::shell;
 pub(crate) use way::Way;
 
 use crate::catalog::diagnosis::{Check, Condition, Diagnoses, Diagnosis, RUNS};
+use crate::catalog::status::EnrolmentStatus;
 use crate::manager::{Manager, State};
 use crate::mqsc::DoctorQuestion;
 use crate::policy_check::USERS_MAX;
@@ -62,8 +64,8 @@ impl<'a> Doctor<'a> {
         }
     }
 
-    /// What takes no queue: the process, the data directory, rings.
-    pub(crate) fn machine(&mut self, now: SystemTime) {
+    /// What takes no queue: the process, the data directory, rings, and what renews by itself, as `enrolments` has it.
+    pub(crate) fn machine(&mut self, now: SystemTime, enrolments: &[EnrolmentStatus]) {
         let data = &self.manager.data;
         let details = format!("{} runs, version {}", self.manager.name, env!("CARGO_PKG_VERSION"));
         self.found.well(&RUNS, "", details);
@@ -72,6 +74,7 @@ impl<'a> Doctor<'a> {
         let uses_tls =
             listeners.is_some_and(|all| all.iter().any(|it| it.starts_with("amqps") || it.starts_with("https")));
         files::look(data, &mut self.found, now, self.question.ahead, uses_tls);
+        enrolment::look(data, &mut self.found, Some(enrolments), self.question.user.as_deref(), now);
         let users = match &self.question.user {
             Some(user) => vec![user.clone()],
             None => crate::policy_check::ring_users(self.manager).take(USERS_MAX).collect(),

@@ -120,7 +120,7 @@ pub enum EnrolError {
 }
 
 impl EnrolError {
-    pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> EnrolError {
+    pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> EnrolError {
         let path = path.to_owned();
         move |error| EnrolError::File { path, error }
     }

@@ -48,6 +48,14 @@ impl<'a> Web<'a> {
         Ok(Web { client, url: url.clone(), within, ends: Instant::now() + within, is_stopping })
     }
 
+    /// Whether the server is there and believed: it is connected to, and asked nothing.
+    ///
+    /// # Errors
+    /// [`EnrolError::Late`], [`EnrolError::Transfer`].
+    pub fn reach(&self) -> Result<(), EnrolError> {
+        self.client.reach(self.ends, self.is_stopping).map_err(|error| self.failed(&self.url, error))
+    }
+
     /// One request and its answer, whatever its status.
     ///
     /// # Errors
@@ -60,11 +68,15 @@ impl<'a> Web<'a> {
         body: Option<&[u8]>,
     ) -> Result<Answer, EnrolError> {
         let request = http::request(method, &self.url.address, &url.path, fields, body);
-        self.client.ask(&request, self.ends, self.is_stopping).map_err(|error| match error {
+        self.client.ask(&request, self.ends, self.is_stopping).map_err(|error| self.failed(url, error))
+    }
+
+    fn failed(&self, url: &Url, error: NoAnswer) -> EnrolError {
+        match error {
             NoAnswer::Late(_) => self.late(),
             NoAnswer::GivenUp => EnrolError::Stopping,
             error => EnrolError::Transfer { url: url.to_string(), why: error.to_string() },
-        })
+        }
     }
 
     /// Has the next question go over a connection of its own.

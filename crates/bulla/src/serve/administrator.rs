@@ -522,7 +522,8 @@ impl Administered for Administrator<'_> {
             }
             None => {
                 doctor.manager_as_a_whole(&self.state);
-                self.apart(|_| doctor.machine(now));
+                let enrolments = self.threads.enrolments.known();
+                self.apart(|_| doctor.machine(now, &enrolments));
             }
         }
         Ok(doctor.found.sorted())
