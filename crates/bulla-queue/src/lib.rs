@@ -66,7 +66,8 @@ pub use storage::{DirStorage, Storage, StorageFile};
 pub use store::{
     BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, Backlog, CHECKPOINT_BYTES_DEFAULT, Cursor, DefineError,
     DefinitionUnit, Expired, IDENTITY_BYTES, INDEX_ENTRIES_MAX, JournalError, KEY_SETS_BYTES_MAX, KeyUse, KeysOf,
-    LOG_BYTES_MIN_DEFAULT, Limits, Look, Looked, MEMORY_BYTES_MAX_DEFAULT, Marker, NOTES_MAX, OBJECTS_BYTES_MAX,
-    OBJECTS_MAX, OpenError, PutError, QUEUE_KEY_SETS_BYTES_MAX, QUEUE_KEY_SETS_MAX, QueueChange, RESERVE_BYTES_DEFAULT,
-    ReadError, RemoveError, Replaced, Reserve, ScratchTotals, Seen, Standby, Store, StoreStatus, Totals,
+    LOG_BYTES_MIN_DEFAULT, Limits, LogStatus, Look, Looked, MEMORY_BYTES_MAX_DEFAULT, Marker, NOTES_MAX,
+    OBJECTS_BYTES_MAX, OBJECTS_MAX, OpenError, PutError, QUEUE_KEY_SETS_BYTES_MAX, QUEUE_KEY_SETS_MAX, QueueChange,
+    RESERVE_BYTES_DEFAULT, ReadError, RemoveError, Replaced, Reserve, ScratchTotals, Seen, Standby, Store, StoreStatus,
+    Totals,
 };

@@ -250,4 +250,16 @@ pub trait Log: Send {
 
     /// Batches that may be under way at once, the largest in bytes, and what `Synced` survives.
     fn limits(&self) -> LogLimits;
+
+    /// Who claimed last, and as which owner, as far as was read; `None` where that is not known.
+    fn owner(&self) -> Option<(String, Epoch)> {
+        None
+    }
+
+    /// Whether no other owner can have claimed by now, nor the former one still send: only then may others be sent what
+    /// is in the log. Writing needs no such question, because what a deposed owner submits is refused. Always so where
+    /// the log can't be taken from its owner, as the lock of a file can't.
+    fn is_surely_owned(&self) -> bool {
+        true
+    }
 }

@@ -105,3 +105,33 @@ fn what_a_power_cut_takes_back_from_the_owner_a_standby_reads_again() {
     let mut after = standby.into_store(spill(), limits(), Instant::now()).unwrap();
     assert_eq!(contents(&mut after), before);
 }
+
+#[test]
+fn queues_are_named_that_waited_until_their_messages_may_be_sent() {
+    let engine = SimEngine::default();
+    let log = Box::new(engine.log(Manner::Prompt));
+    let mut store = Store::open(log, spill(), limits(), Instant::now()).unwrap();
+    let [waits, other] = ["WAITS", "OTHER"].map(|name| store.define(name, QueueAttributes::default()).unwrap());
+    for queue in [waits, other] {
+        store.put(queue, Message::new(true, vec![1].into())).unwrap();
+    }
+    store.sync(Instant::now()).unwrap();
+    let ready = |store: &mut Store| {
+        let mut ready = Vec::new();
+        store.poll(Instant::now()).unwrap();
+        store.take_ready(&mut ready);
+        ready
+    };
+    ready(&mut store);
+    assert!(store.may_send(waits) && store.log_status().is_surely_owned);
+    assert_eq!(ready(&mut store), [], "no one waits");
+    engine.answer_looks(false);
+    assert!(!store.may_send(waits) && !store.may_send(waits) && !store.log_status().is_surely_owned);
+    assert_eq!(ready(&mut store), [], "it waits still");
+    engine.answer_looks(true);
+    assert_eq!(ready(&mut store), [waits]);
+    assert!(store.may_send(waits));
+    assert_eq!(ready(&mut store), [], "each once");
+    Store::open(Box::new(engine.log(Manner::Prompt)), spill(), limits(), Instant::now()).unwrap();
+    assert!(!store.may_send(waits), "another one owns it");
+}

@@ -4,6 +4,7 @@
 //! that allows one append under way (a second one is refused while the first is carried out).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bulla_queue::log::{Batch, Epoch};
@@ -14,8 +15,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::engine::{Engine, Expect, Pause, Refusal, Stored};
 use crate::frame::{FRAME_HEADER_BYTES, Frame, Kind, Part, encode_parts};
-use crate::options::{LOOK_EVERY, PART_BYTES, PARTS_IN_FLIGHT_MAX, WHOLE_BYTES_MAX};
-use crate::shared::{Ownership, Shared, Told, Trouble, hold};
+use crate::options::{BEATS_KEPT, LOOK_EVERY, PART_BYTES, PARTS_IN_FLIGHT_MAX, WHOLE_BYTES_MAX};
+use crate::shared::{Ownership, Shared, Told, Trouble, hold, uptime};
 use crate::table::Entry;
 
 /// Writes batches.
@@ -27,6 +28,16 @@ pub(crate) struct Appender {
     pub(crate) retry_within: Duration,
 }
 
+/// What is known of looks.
+#[derive(Default)]
+struct Looks {
+    /// When the last one began.
+    last: Duration,
+    beats: u32,
+    /// Whether who delivers was told that it may, after a time when it might not.
+    was_told: bool,
+}
+
 /// Why a batch is not in the log and will not be.
 enum End {
     Deposed { by: u64 },
@@ -34,15 +45,16 @@ enum End {
 }
 
 impl Appender {
-    /// Writes batches as they come, until their sender is gone. While none comes it looks for another owner.
+    /// Writes batches as they come, until their sender is gone. While none comes it looks whether it is the owner still.
     pub(crate) async fn run(self, mut batches: mpsc::Receiver<Batch>) {
         // Who took the log, for batches that are on their way while this is found out.
         let mut deposed = None;
+        let mut looks = Looks::default();
         loop {
-            let told = match timeout(LOOK_EVERY, batches.recv()).await {
+            let told = match timeout(self.next_look(&looks), batches.recv()).await {
                 Ok(Some(batch)) => self.write(batch, deposed).await,
                 Ok(None) => return,
-                Err(_) => match self.look().await {
+                Err(_) => match self.look(&mut looks).await {
                     Some(by) => Told::Deposed(Epoch(by)),
                     None => continue,
                 },
@@ -84,11 +96,58 @@ impl Appender {
         }
     }
 
+    /// When it looks the next time.
+    fn next_look(&self, looks: &Looks) -> Duration {
+        let Some(Ownership { shown, sends_from, .. }) = *hold(&self.shared.ownership) else { return LOOK_EVERY };
+        let now = uptime();
+        let next = looks.last.max(shown) + LOOK_EVERY;
+        // From then on deliveries wait for it.
+        if now < sends_from { next.min(sends_from) } else { next }.saturating_sub(now)
+    }
+
     /// The epoch of another owner, if the log has one. No answer leaves it open.
-    async fn look(&self) -> Option<u64> {
+    async fn look(&self, looks: &mut Looks) -> Option<u64> {
         let ownership = (*hold(&self.shared.ownership))?;
-        let record = self.engine.last_of(self.engine.epoch()).await.ok()??;
-        self.other_owner(&ownership, &record)
+        let now = uptime();
+        looks.last = now;
+        let answered = self.engine.beat(ownership.epoch, ownership.fence, now.as_nanos()).await;
+        looks.was_told &= self.is_sure();
+        match answered {
+            Ok(sequence) => {
+                looks.beats += 1;
+                if looks.beats.is_multiple_of(BEATS_KEPT) {
+                    let engine = self.engine.clone();
+                    // The next time takes away what this one leaves.
+                    tokio::spawn(async move { _ = engine.purge(engine.all_beats(), sequence).await });
+                }
+                self.show(&ownership, now);
+                if !looks.was_told && self.is_sure() {
+                    looks.was_told = true;
+                    (self.waker)();
+                }
+                None
+            }
+            Err(Refusal::WrongLast) => {
+                let record = self.engine.last_of(self.engine.epoch()).await.ok()??;
+                let is_same = hold(&self.shared.ownership).is_some_and(|now| now.fence == ownership.fence);
+                if !is_same || self.shared.claims.load(Ordering::Relaxed) {
+                    return None;
+                }
+                self.other_owner(&ownership, &record)
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn is_sure(&self) -> bool {
+        hold(&self.shared.ownership).is_some_and(|ownership| ownership.is_sure(uptime()))
+    }
+
+    /// At `since` there was no other owner yet.
+    fn show(&self, ownership: &Ownership, since: Duration) {
+        if let Some(now) = hold(&self.shared.ownership).as_mut().filter(|now| now.fence == ownership.fence) {
+            now.shown = now.shown.max(since);
+        }
     }
 
     fn other_owner(&self, ownership: &Ownership, record: &Stored) -> Option<u64> {
@@ -130,9 +189,14 @@ impl Appender {
         let expect = Expect::Epoch(ownership.fence);
         let mut pause = Pause::new();
         let mut began = Instant::now();
+        // A later copy is confirmed though another owner may have claimed since the first one.
+        let first = uptime();
         loop {
             let refusal = match self.engine.publish(self.engine.log(), &id, expect, message.clone()).await {
-                Ok(sequence) => return Ok(sequence),
+                Ok(sequence) => {
+                    self.show(ownership, first);
+                    return Ok(sequence);
+                }
                 Err(refusal) => refusal,
             };
             self.is_owned_still(ownership, &refusal).await?;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bulla_queue::log::{Claim, Epoch, LogError, Position, Read, ReadDone};
 use bytes::Bytes;
@@ -13,9 +14,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::engine::{Engine, Expect, Fetched, Pause, Refusal, Stored};
 use crate::frame::{FRAME_HEADER_BYTES, Frame, FrameError, Kind, Part};
 use crate::options::{
-    ANSWER_WITHIN, COUNT_EVERY, ENGINE_WITHIN, OWNER_ANSWERS_WITHIN, PART_BYTES, READ_CACHE_BYTES_MAX, SETTLE_WITHIN,
+    ANSWER_WITHIN, COUNT_EVERY, ENGINE_WITHIN, OWNER_ANSWERS_WITHIN, PART_BYTES, READ_CACHE_BYTES_MAX, SENDS_AFTER,
+    SETTLE_WITHIN,
 };
-use crate::shared::{Ownership, Shared, damaged, hold};
+use crate::shared::{Ownership, Shared, damaged, hold, uptime};
 use crate::table::{Entry, Misfit, Table};
 
 /// What the owner's thread waits for.
@@ -71,7 +73,9 @@ impl Control {
             // Who asked may be gone.
             match command {
                 Command::Claim(how, to) => {
+                    self.shared.claims.store(true, Ordering::Relaxed); // both are tasks of one thread
                     let claimed = self.claim(how).await;
+                    self.shared.claims.store(false, Ordering::Relaxed);
                     let _ = to.send(Answer::Claimed(claimed)).await;
                 }
                 Command::Replay(from, to) => {
@@ -129,8 +133,9 @@ impl Control {
         // Two who claim the same epoch are two: with one identity the second would be told that it is in.
         let id = format!("epoch.{epoch}.{:016x}", self.instance);
         // Not the stream's last sequence: an owner that goes on writing would be ahead of every claim.
-        let expect = Expect::Epoch(last.map_or(0, |record| record.sequence));
+        let expect = Expect::Epoch(last.as_ref().map_or(0, |record| record.sequence));
         let mut pause = Pause::new();
+        let began = uptime();
         let fence = loop {
             match self.engine.publish(self.engine.epoch(), &id, expect, message.clone()).await {
                 Ok(sequence) => break sequence,
@@ -149,7 +154,9 @@ impl Control {
         }
         let end = table.end;
         drop(table);
-        *hold(&self.shared.ownership) = Some(Ownership { epoch, fence, last: fence });
+        // The first owner follows no one. Nor would one after an owner that is known to have sent its last.
+        let sends_from = if last.is_none() { began } else { uptime() + SENDS_AFTER };
+        *hold(&self.shared.ownership) = Some(Ownership { epoch, fence, last: fence, sends_from, shown: began });
         Ok(Some((Epoch(epoch), Position(end))))
     }
 

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::options::{
-    ANSWER_WITHIN, CONNECT_WITHIN, DUPLICATE_WINDOW, MESSAGE_HEADERS_BYTES_MAX, Options, PAUSE_FIRST, PAUSE_MAX,
-    PING_EVERY, REPLAY_BYTES_MAX, REPLAY_MESSAGES_MAX, UNHEARD_MAX, WHOLE_BYTES_MAX,
+    ANSWER_WITHIN, CONNECT_WITHIN, DUPLICATE_WINDOW, LOOK_WITHIN, MESSAGE_HEADERS_BYTES_MAX, Options, PAUSE_FIRST,
+    PAUSE_MAX, PING_EVERY, REPLAY_BYTES_MAX, REPLAY_MESSAGES_MAX, UNHEARD_MAX, WHOLE_BYTES_MAX,
 };
 use crate::shared::hold;
 
@@ -208,6 +208,11 @@ impl Engine {
         format!("{}.part.>", self.group)
     }
 
+    /// Those of former owners, too.
+    pub(crate) fn all_beats(&self) -> String {
+        format!("{}.part.*.beat", self.group)
+    }
+
     pub(crate) fn part(&self, epoch: u64, at: u64, number: usize) -> String {
         format!("{}.part.{epoch}.{at}.{number}", self.group)
     }
@@ -225,14 +230,18 @@ impl Engine {
         let answered = self.ask_any(subject, request).await.and_then(|message| answer(&message));
         match &answered {
             // A server that does not reach the leader may say so.
-            Err(Refusal::Unanswered(_)) if self.heard.is_long_ago() => {
-                // An error says that the client is closed: then nothing more is asked.
-                let _ = self.client.force_reconnect().await;
-            }
-            Err(Refusal::Unanswered(_)) => {}
+            Err(Refusal::Unanswered(_)) => self.is_unheard().await,
             _ => self.heard.now(),
         }
         answered
+    }
+
+    /// The leader has not answered.
+    async fn is_unheard(&self) {
+        if self.heard.is_long_ago() {
+            // An error says that the client is closed: then nothing more is asked.
+            let _ = self.client.force_reconnect().await;
+        }
     }
 
     async fn api(&self, what: &str, body: Value) -> Result<Value, Refusal> {
@@ -261,6 +270,20 @@ impl Engine {
         let answered = self.ask_for(subject, request).await?;
         let sequence = answered["seq"].as_u64().filter(|sequence| *sequence > 0);
         sequence.ok_or_else(|| Refusal::Unanswered(format!("the engine answered {answered}")))
+    }
+
+    /// Writes a message of which nothing is read, as an owner. Its sequence says that there is no other owner: a leader
+    /// that is cut off goes on answering who reads, and writes nothing.
+    pub(crate) async fn beat(&self, epoch: u64, fence: u64, number: u128) -> Result<u64, Refusal> {
+        let subject = format!("{}.part.{epoch}.beat", self.group);
+        let id = format!("{epoch}.beat.{number}");
+        match timeout(LOOK_WITHIN, self.publish(subject, &id, Expect::Epoch(fence), Bytes::new())).await {
+            Ok(answered) => answered,
+            Err(_) => {
+                self.is_unheard().await;
+                Err(Refusal::Unanswered("no answer in time".to_owned()))
+            }
+        }
     }
 
     /// Makes the stream if it is not there.

@@ -19,7 +19,7 @@ use crate::options::{
     CLAIM_RESERVE_BYTES, CONNECT_WITHIN, Durability, ENGINE_WITHIN, Options, READS_IN_FLIGHT_MAX, SMALL_BATCH_FACTOR,
     WHOLE_BYTES_MAX,
 };
-use crate::shared::{MESSAGE_OVERHEAD_BYTES, Shared, Told, Trouble, hold};
+use crate::shared::{MESSAGE_OVERHEAD_BYTES, Shared, Told, Trouble, hold, uptime};
 
 /// Batches under way at once: the fence allows one.
 const BATCHES_IN_FLIGHT_MAX: usize = 1;
@@ -115,13 +115,6 @@ impl JetStreamLog {
             reserved: 0,
             thread: Some(thread),
         })
-    }
-
-    /// Who claimed the log last, and as which owner, as far as it was read; `None` before anyone has.
-    #[must_use]
-    pub fn owner(&self) -> Option<(String, Epoch)> {
-        let table = hold(&self.shared.table);
-        (table.epoch > 0).then(|| (table.owner.clone(), Epoch(table.epoch)))
     }
 
     /// Bytes of the stream, as they are counted here, and how many it may have.
@@ -322,6 +315,16 @@ impl Log for JetStreamLog {
             batch_bytes_max: WHOLE_BYTES_MAX as u64,
             survives: self.survives,
         }
+    }
+
+    fn owner(&self) -> Option<(String, Epoch)> {
+        let table = hold(&self.shared.table);
+        (table.epoch > 0).then(|| (table.owner.clone(), Epoch(table.epoch)))
+    }
+
+    fn is_surely_owned(&self) -> bool {
+        let is_owner = matches!(self.state, State::Owner { .. });
+        is_owner && hold(&self.shared.ownership).is_some_and(|ownership| ownership.is_sure(uptime()))
     }
 }
 

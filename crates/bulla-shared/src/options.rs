@@ -38,8 +38,16 @@ pub const ENGINE_WITHIN: Duration = Duration::from_secs(30);
 pub const UNHEARD_MAX: Duration = Duration::from_secs(6);
 /// How long an owner has to answer whether it is there.
 pub const OWNER_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
-/// How often an owner that writes nothing looks whether it is one still.
-pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long what is in the log may be sent after the beginning of the last append or look that succeeded.
+pub const OWNED_FOR: Duration = Duration::from_millis(800);
+/// How long a claimant sends nothing: longer than that, so that what the former owner sent last is on its way.
+pub const SENDS_AFTER: Duration = Duration::from_secs(1);
+/// How often an owner looks whether it is one still, where no append shows it.
+pub const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long a look has. One may have no answer, and the next still come in time.
+pub const LOOK_WITHIN: Duration = Duration::from_millis(500);
+/// Messages of looks that gather in the stream, about, before they are removed.
+pub const BEATS_KEPT: u32 = 16;
 /// How long an end waits for what was submitted.
 pub const SETTLE_WITHIN: Duration = Duration::from_secs(15);
 /// How long the first connection may take, all servers together.

@@ -1,12 +1,14 @@
 //! What the log's thread and its owner's thread both know.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bulla_queue::log::{Batch, Epoch, LogError, Position};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{Notify, watch};
 
-use crate::options::{CLAIM_RESERVE_BYTES, SMALL_BATCH_FACTOR};
+use crate::options::{CLAIM_RESERVE_BYTES, OWNED_FOR, SMALL_BATCH_FACTOR};
 use crate::table::Table;
 
 /// Bytes of the stream that a message takes besides its frame, at most: subject, headers, checksum.
@@ -31,6 +33,24 @@ pub(crate) struct Ownership {
     pub(crate) fence: u64,
     /// The sequence of the owner's last message.
     pub(crate) last: u64,
+    /// Before that nothing is sent: the former owner may still send. By [`uptime`].
+    pub(crate) sends_from: Duration,
+    /// When the request began that showed last that there is no other owner. By [`uptime`].
+    pub(crate) shown: Duration,
+}
+
+impl Ownership {
+    /// Whether what is in the log may be sent.
+    pub(crate) fn is_sure(&self, now: Duration) -> bool {
+        now >= self.sends_from && now.saturating_sub(self.shown) <= OWNED_FOR
+    }
+}
+
+/// Time since the machine was started, by a clock that goes on while this process is stopped and while the machine
+/// sleeps.
+pub(crate) fn uptime() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32) // below a second
 }
 
 /// Why an append has no answer yet.
@@ -44,6 +64,8 @@ pub(crate) enum Trouble {
 pub(crate) struct Shared {
     pub(crate) table: Mutex<Table>,
     pub(crate) ownership: Mutex<Option<Ownership>>,
+    /// A claim is under way: a new owner may be this one.
+    pub(crate) claims: AtomicBool,
     pub(crate) trouble: Mutex<Option<Trouble>>,
     /// What may be let go.
     pub(crate) release: Mutex<Option<Position>>,
@@ -60,6 +82,7 @@ impl Shared {
         Shared {
             table: Mutex::default(),
             ownership: Mutex::default(),
+            claims: AtomicBool::new(false),
             trouble: Mutex::default(),
             release: Mutex::default(),
             release_changed: Notify::new(),

@@ -4,16 +4,17 @@
 
 mod servers;
 
-use std::sync::Barrier;
-use std::time::Instant;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
 use bulla_queue::Log;
-use bulla_queue::log::{Batch, Claim, Event, LogError, Position, Read, Survives};
+use bulla_queue::log::{Batch, Claim, Epoch, Event, LogError, Position, Read, Survives};
 use bulla_shared::frame::{FRAME_HEADER_BYTES, Frame, Kind};
-use bulla_shared::{Durability, JetStreamLog, Options};
+use bulla_shared::{BEATS_KEPT, Durability, JetStreamLog, OWNED_FOR, Options, SENDS_AFTER};
 use fastrand::Rng;
 
-use servers::network::Network;
+use servers::network::{Fault, Network};
 use servers::{Cluster, Setup, until};
 
 /// A batch with some bytes of record headers and of bodies.
@@ -131,6 +132,12 @@ fn what_is_appended_is_replayed_and_read() {
     assert!(matches!(third.read_now(end, 8, &mut into), Err(LogError::Damaged { .. })));
 }
 
+/// How many parts of batches are in a stream.
+fn parts(subjects: &serde_json::Value) -> usize {
+    let is_part = |subject: &&String| subject.contains(".part.") && !subject.ends_with(".beat");
+    subjects.as_object().unwrap().keys().filter(is_part).count()
+}
+
 #[test]
 fn a_large_batch_goes_in_parts() {
     let cluster = Cluster::shared();
@@ -146,8 +153,7 @@ fn a_large_batch_goes_in_parts() {
         batches.push(next);
     }
     let subjects = cluster.raw().subjects("PARTS");
-    let parts = subjects.as_object().unwrap().keys().filter(|subject| subject.starts_with("PARTS.part.1.")).count();
-    assert_eq!(parts, 9 + 2 + 2, "{subjects}");
+    assert_eq!(parts(&subjects), 9 + 2 + 2, "{subjects}");
     let mut other = open(cluster.options("PARTS", "QM2"));
     other.claim(Instant::now(), Claim::Force).unwrap();
     assert_eq!(replay(&mut other, None), (end, expected(&batches)));
@@ -165,13 +171,12 @@ fn a_large_batch_goes_in_parts() {
         let subjects = cluster.raw().subjects("PARTS");
         (subjects["PARTS.log"] == 3).then_some(subjects)
     });
-    assert_eq!(first.as_object().unwrap().keys().filter(|subject| subject.contains(".part.")).count(), 13);
+    assert_eq!(parts(&first), 13);
     other.read_now(Position(bodies_at), large.body.len(), &mut read).unwrap();
     other.release(Position(batches[3].at)).unwrap();
     until("parts are swept", || {
         let subjects = cluster.raw().subjects("PARTS");
-        let parts = subjects.as_object().unwrap().keys().filter(|subject| subject.contains(".part.")).count();
-        (parts == 2 && subjects["PARTS.log"] == 1).then_some(())
+        (parts(&subjects) == 2 && subjects["PARTS.log"] == 1).then_some(())
     });
     assert_eq!(replay(&mut other, None), (end, expected(&batches[3..])));
 }
@@ -286,6 +291,102 @@ fn an_owner_that_answers_is_left_alone() {
     drop(owner);
     let (epoch, _) = other.claim(Instant::now(), Claim::IfFree).unwrap();
     assert_eq!(epoch.0, 3);
+}
+
+/// Options with which `count` tells how often the owner was woken.
+fn woken(mut options: Options) -> (Options, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let woken = count.clone();
+    options.waker = Arc::new(move || _ = woken.fetch_add(1, Ordering::Relaxed));
+    (options, count)
+}
+
+#[test]
+fn an_owner_without_answers_sends_nothing_after_a_while_and_is_told_when_it_may_again() {
+    let cluster = Cluster::shared();
+    let network = Network::before(&cluster.servers());
+    let (mut options, count) = woken(cluster.options("LEASE", "QM1"));
+    options.servers.clone_from(&network.addresses);
+    let mut owner = open(options);
+    assert!(!owner.is_surely_owned(), "it has not claimed");
+    let (_, end) = owner.claim(Instant::now(), Claim::IfFree).unwrap();
+    until("the first owner, which follows no one, may send", || owner.is_surely_owned().then_some(()));
+    // It writes nothing, and looks. What that leaves in the stream is removed.
+    let raw = cluster.raw();
+    let left = until("looks go on", || {
+        let state = raw.api("STREAM.INFO.LEASE", serde_json::json!({}))?["state"].clone();
+        (state["last_seq"].as_u64()? > u64::from(2 * BEATS_KEPT)).then_some(state["messages"].as_u64()?)
+    });
+    assert!(left <= u64::from(BEATS_KEPT) + 4, "{left}");
+    until("looks keep it so", || owner.is_surely_owned().then_some(()));
+    let muted = Instant::now();
+    network.fails(Fault::Mute, 3 * OWNED_FOR);
+    let mut was_sure_at = muted;
+    until("it can't know any more", || {
+        let at = Instant::now();
+        if owner.is_surely_owned() {
+            was_sure_at = at;
+        }
+        (at > was_sure_at + OWNED_FOR).then_some(())
+    });
+    assert!(was_sure_at - muted <= OWNED_FOR, "{:?}", was_sure_at - muted);
+    let before = count.load(Ordering::Relaxed);
+    until("answers come again", || owner.is_surely_owned().then_some(()));
+    until("it is told", || (count.load(Ordering::Relaxed) > before).then_some(()));
+    append(&mut owner, batch(end, 24, 8, 1));
+}
+
+#[test]
+fn a_claimant_sends_when_the_former_owner_does_no_more() {
+    let cluster = Cluster::shared();
+    let network = Network::before(&cluster.servers());
+    let mut options = cluster.options("AFTER", "QM1");
+    options.servers.clone_from(&network.addresses);
+    let mut former = open(options);
+    former.claim(Instant::now(), Claim::IfFree).unwrap();
+    let (options, count) = woken(cluster.options("AFTER", "QM2"));
+    let mut next = open(options);
+    until("the former one may send", || former.is_surely_owned().then_some(()));
+    // It does not hear of the claim.
+    network.fails(Fault::Mute, Duration::from_secs(20));
+    let before = Instant::now();
+    next.claim(Instant::now(), Claim::Force).unwrap();
+    let (claimed, began) = (Instant::now(), count.load(Ordering::Relaxed));
+    until("the claimant may send", || {
+        let does_next = next.is_surely_owned();
+        let does_former = former.is_surely_owned();
+        assert!(!does_former || !does_next, "both {:?} after the claim", claimed.elapsed());
+        does_next.then_some(())
+    });
+    assert!(before.elapsed() >= SENDS_AFTER);
+    until("it is told", || (count.load(Ordering::Relaxed) > began).then_some(()));
+    assert!(matches!(next.owner(), Some((name, Epoch(2))) if name == "QM2"));
+}
+
+#[test]
+fn a_leader_that_is_cut_off_makes_no_owner_sure() {
+    let cluster = Cluster::start(Setup { can_be_cut: true, ..Setup::default() });
+    open(cluster.options("STALE", "QM0")).claim(Instant::now(), Claim::IfFree).unwrap();
+    let leader = cluster.leader("STALE");
+    let servers = cluster.servers();
+    let mut options = cluster.options("STALE", "QM1");
+    options.servers = vec![servers[leader].clone()];
+    let mut former = open(options);
+    former.claim(Instant::now(), Claim::Force).unwrap();
+    let mut options = cluster.options("STALE", "QM2");
+    options.servers = (0..3).filter(|server| *server != leader).map(|server| servers[server].clone()).collect();
+    let mut next = open(options);
+    until("the owner may send", || former.is_surely_owned().then_some(()));
+    cluster.isolate(leader);
+    let cut = Instant::now();
+    next.claim(Instant::now(), Claim::Force).unwrap();
+    println!("the others have another owner {:.1} s after the cut", cut.elapsed().as_secs_f64());
+    until("the claimant may send", || {
+        let does_next = next.is_surely_owned();
+        let does_former = former.is_surely_owned();
+        assert!(!does_former || !does_next, "both {:?} after the cut", cut.elapsed());
+        does_next.then_some(())
+    });
 }
 
 #[test]

@@ -44,6 +44,8 @@ struct Engine {
     start: u64,
     end: u64,
     batches: VecDeque<Batch>,
+    /// No owner can see whether there is another one.
+    looks_unanswered: bool,
 }
 
 impl SimEngine {
@@ -63,6 +65,11 @@ impl SimEngine {
             reads: VecDeque::new(),
             again: None,
         }
+    }
+
+    /// Whether the owner is answered when it looks whether there is another one. It is, where nothing is said.
+    pub fn answer_looks(&self, answers: bool) {
+        self.engine().looks_unanswered = !answers;
     }
 
     /// Bytes of all batches that are kept.
@@ -238,5 +245,10 @@ impl Log for SimLog {
 
     fn limits(&self) -> LogLimits {
         LogLimits { batches_in_flight_max: 1, batch_bytes_max: 1 << 20, survives: Survives::Unknown }
+    }
+
+    fn is_surely_owned(&self) -> bool {
+        let engine = self.engine.engine();
+        engine.epoch == self.epoch && !engine.looks_unanswered
     }
 }

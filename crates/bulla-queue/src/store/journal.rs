@@ -9,6 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::messages::{IdBuildHasher, Messages};
+use super::status::LogStatus;
 use super::{JournalError, Limits};
 use crate::lane::Slot;
 use crate::log::{Batch, Event, Log, LogError, LogLimits, Position, Read, ReadDone};
@@ -374,6 +375,22 @@ impl Journal {
     /// Bytes between the oldest batch that is kept and the end.
     pub(super) fn log_bytes(&self) -> u64 {
         self.open.at.saturating_sub(self.log.start().0)
+    }
+
+    /// As [`Log::is_surely_owned`].
+    pub(super) fn is_surely_owned(&self) -> bool {
+        self.log.is_surely_owned()
+    }
+
+    /// Who has the log and how far it is.
+    pub(super) fn log_status(&self) -> LogStatus {
+        LogStatus {
+            owner: self.log.owner(),
+            is_surely_owned: self.log.is_surely_owned(),
+            end: self.synced_at,
+            batches_in_flight: self.in_flight.len(),
+            survives: self.limits.survives,
+        }
     }
 
     fn is_final(&self, error: &LogError) -> bool {

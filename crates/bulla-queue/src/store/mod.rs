@@ -27,7 +27,7 @@ mod status;
 mod unit;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -66,7 +66,7 @@ use reads::{Reads, What};
 pub use recovery::Standby;
 use replace::Formers;
 pub use replace::Replaced;
-pub use status::{Backlog, ScratchTotals, StoreStatus, Totals};
+pub use status::{Backlog, LogStatus, ScratchTotals, StoreStatus, Totals};
 
 /// Local queues and the journal under them.
 pub struct Store {
@@ -105,6 +105,8 @@ pub struct Store {
     index_entries: usize,
     ready: Vec<QueueId>,
     freed: Vec<QueueId>,
+    /// Queues of which nothing might be sent when that was asked.
+    held_back: HashSet<QueueId, IdBuildHasher>,
     crossings: Vec<Crossing>,
     /// Queues with arrivals that were counted and not yet taken.
     arrived: Vec<QueueId>,
@@ -416,6 +418,13 @@ impl Store {
     /// [`JournalError::Failed`] and [`JournalError::Deposed`]: the program stops.
     pub fn poll(&mut self, now: Instant) -> Result<(), JournalError> {
         self.collect(now)?;
+        if !self.held_back.is_empty() && self.journal.is_surely_owned() {
+            for id in self.held_back.drain() {
+                if let Some(queue) = self.queues.get_mut(&id) {
+                    mark_ready(queue, &mut self.ready);
+                }
+            }
+        }
         self.flush(now)
     }
 
@@ -429,6 +438,16 @@ impl Store {
     #[must_use]
     pub fn is_synced(&self, ticket: Ticket) -> bool {
         ticket.0 <= self.journal.synced && (ticket.0 >= self.number.base() || ticket == Ticket::NOW)
+    }
+
+    /// Whether messages of a queue may be sent to others now, as [`Log::is_surely_owned`] has it. Where not,
+    /// [`Store::take_ready`] names the queue once they may.
+    pub fn may_send(&mut self, queue: QueueId) -> bool {
+        let may = self.journal.is_surely_owned();
+        if !may {
+            self.held_back.insert(queue);
+        }
+        may
     }
 
     /// Moves to `into` the queues where something became available since this was last asked, each once.

@@ -122,6 +122,12 @@ impl Standby {
         messages.iter().filter(|(_, entry)| !deleted.contains(&entry.queue())).count()
     }
 
+    /// Who claimed the log last, as [`Log::owner`] has it.
+    #[must_use]
+    pub fn owner(&self) -> Option<(String, Epoch)> {
+        self.log.owner()
+    }
+
     /// Becomes the owner and reads what is left. Nothing is changed where that is refused.
     ///
     /// # Errors
@@ -247,6 +253,7 @@ fn finish(
         index_entries: 0,
         ready,
         freed: Vec::new(),
+        held_back: HashSet::default(),
         crossings: Vec::new(),
         arrived: Vec::new(),
         marked_below: next_id,

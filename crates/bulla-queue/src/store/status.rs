@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Store;
+use crate::log::{Epoch, Position, Survives};
 use crate::message::QueueId;
 use crate::queue::QueueStatus;
 
@@ -37,6 +38,21 @@ pub struct StoreStatus {
     pub backlog_bytes: u64,
     /// Batches synced since the store was opened.
     pub batches_synced: u64,
+}
+
+/// The log under a store.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LogStatus {
+    /// Who claimed it last, and as which owner, as [`Log::owner`](crate::Log::owner) has it.
+    pub owner: Option<(String, Epoch)>,
+    /// As [`Log::is_surely_owned`](crate::Log::is_surely_owned).
+    pub is_surely_owned: bool,
+    /// Everything below is durable.
+    pub end: Position,
+    /// Batches submitted and not yet synced.
+    pub batches_in_flight: usize,
+    /// What a synced batch survives.
+    pub survives: Survives,
 }
 
 /// What went through all queues together since the start.
@@ -97,6 +113,12 @@ impl Store {
     #[must_use]
     pub fn counted(&self, queue: QueueId) -> u32 {
         self.queues.get(&queue).map_or(0, |queue| queue.counted)
+    }
+
+    /// Who has the log under the store, and how far it is.
+    #[must_use]
+    pub fn log_status(&self) -> LogStatus {
+        self.journal.log_status()
     }
 
     /// What the store holds, all queues together.
