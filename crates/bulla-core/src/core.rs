@@ -235,6 +235,13 @@ impl<T: Transport> Core<T> {
             }
             self.local.keep_waiting(queue, waiting, state);
         }
+        for seat in std::mem::take(&mut self.local.serving.held_back) {
+            if let Some(peer) = self.peers.get_mut(seat.key).filter(|peer| peer.place.generation == seat.generation) {
+                let _role = role::enter(peer.role());
+                get::deliver_opened(peer, &mut self.local, state, seat.link);
+                self.local.touched.push(seat.key);
+            }
+        }
         self.local.serving.looks.begin();
         let mut serving = std::mem::take(&mut self.serving);
         self.local.serving.list.take(&mut serving);

@@ -13,9 +13,9 @@ mod per_store;
 use crate::mqsc::kept;
 use bulla_queue::{
     Arrivals, Backlog, Chunks, Crossing, Cursor, DefineError, DefinitionUnit, Expired, Found, IDENTITY_BYTES,
-    JournalError, KeyUse, Keys, KeysOf, Look, Looked, Marker, Message, MessageId, Place, PutError, QueueAttributes,
-    QueueChange, QueueId, QueueStatus, ReadError, RemoveError, Replaced, ScratchTotals, Seen, Store, StoreNumber,
-    Ticket, Totals,
+    JournalError, KeyUse, Keys, KeysOf, LogStatus, Look, Looked, Marker, Message, MessageId, Place, PutError,
+    QueueAttributes, QueueChange, QueueId, QueueStatus, ReadError, RemoveError, Replaced, ScratchTotals, Seen, Store,
+    StoreNumber, Ticket, Totals,
 };
 pub use error::StoresError;
 use handover::{Asks, Way};
@@ -233,6 +233,11 @@ impl Stores {
         further.map_or(LOCAL_STORE, |further| &further.name)
     }
 
+    /// As [`Store::log_status`]; none where there is no store of that number.
+    pub fn log_status(&self, number: StoreNumber) -> Option<LogStatus> {
+        self.is_there(number).then(|| self.of(number).log_status())
+    }
+
     // ---- queues
 
     /// Creates a queue in the local store, or applies the attributes to the one of that name, wherever it lies.
@@ -388,6 +393,11 @@ impl Stores {
     }
 
     // ---- messages
+
+    /// Whether messages of a queue may be sent to others now, as [`Store::may_send`] has it. A compare where it is local.
+    pub fn may_send(&mut self, queue: QueueId) -> bool {
+        queue.store() == StoreNumber::LOCAL || self.of_mut(queue.store()).may_send(queue)
+    }
 
     /// As [`Store::put`].
     ///

@@ -37,7 +37,7 @@ pub fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
     sending.send_noted(&mut turn);
     sending.opened_ones(&mut turn);
     let mut nothing_more = false;
-    if sending.stage.is_running() {
+    if sending.stage.is_running() && turn.state.store.may_send(sending.queue) {
         let mut taken = 0;
         while taken < TAKEN_PER_TURN {
             match sending.take_next(&mut turn) {

@@ -4,7 +4,7 @@
 use super::consumer::{
     Away, Consumer, Fault, LinkOpener, OUTSTANDING_MANY, Opening, RESCAN_EVERY, RESCAN_MANY_EVERY, Stage,
 };
-use super::consumers::Looked;
+use super::consumers::{Looked, Seat};
 use super::ending;
 use super::local::{Confirmation, Confirmed, Local, Removal};
 use super::passed_over::Why;
@@ -65,6 +65,9 @@ pub fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link:
     let opening = consumer.opener.line.len();
     let is_opening_enough = opening > 0 && (consumer.opener.line.is_full() || opening >= front.credit(link) as usize);
     if is_opening_enough || consumer.has_enough(*user, local, state) {
+        return Looked::Blocked;
+    }
+    if !state.store.may_send(consumer.route.queue) {
         return Looked::Blocked;
     }
     let locked = match lock(consumer, local, state) {
@@ -431,12 +434,17 @@ pub fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Fin
 }
 
 /// Sends what is opened at the head of the link's openings, and deals with what did not open.
-fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
+pub fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     loop {
-        let Peer { front, links, login: Login { user, .. }, units, .. } = peer;
+        let Peer { place: Place { key, generation }, front, links, login: Login { user, .. }, units, .. } = peer;
         let (front, Some(Link::Consumer(consumer))) = (&mut **front, links.get_mut(&link)) else { return };
-        let Some((Opening { locked, _held }, ready)) = consumer.opener.line.take_front() else { return };
         let queue = consumer.route.queue;
+        if consumer.opener.line.front().is_some() && !state.store.may_send(queue) {
+            // They keep their places until they may be sent.
+            local.serving.held_back.insert(Seat { key: *key, generation: *generation, link });
+            return;
+        }
+        let Some((Opening { locked, _held }, ready)) = consumer.opener.line.take_front() else { return };
         local.serve(queue);
         if let Err(Fault::Later { cause, .. } | Fault::Defective { cause, .. }) = &ready {
             fail(&consumer.route, &local.manager, cause);

@@ -109,6 +109,8 @@ pub struct Serving {
     pub looks: selection::Looks,
     /// When queues are to be served again, whatever happens.
     pub wakes: Vec<(Instant, QueueId)>,
+    /// Links with opened messages that may not be sent before their store is surely owned.
+    pub(crate) held_back: HashSet<Seat>,
 }
 
 /// Links that put, and wait.

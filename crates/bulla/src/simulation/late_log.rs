@@ -5,6 +5,7 @@ use bulla_queue::log::{Batch, Claim, Epoch, Event, LogError, LogLimits, Position
 use bulla_queue::{FileLog, Log, sim::SimDisk};
 use fastrand::Rng;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,7 @@ pub(super) struct LateLog {
     waiting: VecDeque<(Instant, Batch)>,
     /// Reads that are not answered yet, and when they are.
     reads: Vec<(Instant, Read)>,
-    takes: Takes,
-    due: Due,
+    outside: Outside,
 }
 
 /// How long a log takes, where not as chance has it.
@@ -39,6 +39,30 @@ pub(super) struct Takes {
 #[derive(Clone, Default)]
 pub(super) struct Due(Arc<Mutex<Option<Instant>>>);
 
+/// Whether the log's owner is answered when it looks whether there is another one.
+#[derive(Clone)]
+pub(super) struct Looks(Arc<AtomicBool>);
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Looks {
+    pub(super) fn answer(&self, answers: bool) {
+        self.0.store(answers, Ordering::Relaxed);
+    }
+}
+
+/// What happens to a log, from outside.
+#[derive(Clone, Default)]
+pub(super) struct Outside {
+    pub(super) due: Due,
+    pub(super) looks: Looks,
+    pub(super) takes: Takes,
+}
+
 impl Due {
     pub(super) fn get(&self) -> Option<Instant> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -50,9 +74,9 @@ impl Due {
 }
 
 impl LateLog {
-    pub(super) fn new(log: FileLog<SimDisk>, clock: Clock, seed: u64, (due, takes): (Due, Takes)) -> Self {
-        due.set(None);
-        Self { log, clock, random: Rng::with_seed(seed), waiting: VecDeque::new(), reads: Vec::new(), takes, due }
+    pub(super) fn new(log: FileLog<SimDisk>, clock: Clock, seed: u64, outside: Outside) -> Self {
+        outside.due.set(None);
+        Self { log, clock, random: Rng::with_seed(seed), waiting: VecDeque::new(), reads: Vec::new(), outside }
     }
 
     fn waiting_bytes(&self) -> u64 {
@@ -75,7 +99,7 @@ impl LateLog {
 
     fn say_due(&self) {
         let reads = self.reads.iter().map(|(at, _)| *at);
-        self.due.set(self.waiting.front().map(|(at, _)| *at).into_iter().chain(reads).min());
+        self.outside.due.set(self.waiting.front().map(|(at, _)| *at).into_iter().chain(reads).min());
     }
 }
 
@@ -98,7 +122,7 @@ impl Log for LateLog {
         }
         let after = self.waiting.back().map_or_else(|| self.clock.now(), |(at, _)| *at);
         let latency = if self.random.bool() { 0 } else { self.random.u64(..LATENCY_MAX_US) };
-        let latency = self.takes.batch.unwrap_or(Duration::from_micros(latency));
+        let latency = self.outside.takes.batch.unwrap_or(Duration::from_micros(latency));
         self.waiting.push_back((after + latency, batch));
         self.say_due();
         Ok(())
@@ -117,11 +141,11 @@ impl Log for LateLog {
     }
 
     fn read(&mut self, read: Read) -> Result<Option<Vec<u8>>, LogError> {
-        if self.takes.read.is_none() && self.random.bool() {
+        if self.outside.takes.read.is_none() && self.random.bool() {
             return self.log.read(read);
         }
         let by_chance = || Duration::from_micros(self.random.u64(..READ_LATENCY_MAX_US));
-        let after = self.takes.read.unwrap_or_else(by_chance);
+        let after = self.outside.takes.read.unwrap_or_else(by_chance);
         self.reads.push((self.clock.now() + after, read));
         self.say_due();
         Ok(None)
@@ -139,7 +163,7 @@ impl Log for LateLog {
     }
 
     fn read_now(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
-        self.clock.advance(self.takes.read.unwrap_or_default());
+        self.clock.advance(self.outside.takes.read.unwrap_or_default());
         self.log.read_now(at, bytes, into)
     }
 
@@ -157,5 +181,9 @@ impl Log for LateLog {
 
     fn limits(&self) -> LogLimits {
         self.log.limits()
+    }
+
+    fn is_surely_owned(&self) -> bool {
+        self.outside.looks.0.load(Ordering::Relaxed)
     }
 }

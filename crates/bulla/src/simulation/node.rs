@@ -1,6 +1,6 @@
 //! A simulated machine: a disk, and the queue manager that runs over it until it crashes.
 
-use super::late_log::{Due, LateLog, Takes};
+use super::late_log::{LateLog, Outside, Takes};
 use super::protection::{self, data};
 use crate::arriving::{ARRIVING_BYTES_MAX, Arriving};
 use crate::audit::Audit;
@@ -58,8 +58,7 @@ pub(super) struct Node {
     disk: SimDisk,
     /// Room for what does not fit into memory; it goes with the process.
     spill: SimDisk,
-    due: Due,
-    takes: Takes,
+    outside: Outside,
     further: Option<Further>,
     running: Option<Running>,
 }
@@ -68,8 +67,7 @@ pub(super) struct Node {
 struct Further {
     name: String,
     disk: SimDisk,
-    due: Due,
-    takes: Takes,
+    outside: Outside,
     /// Queues that are defined there when it is new.
     queues: Vec<(String, LocalQueue)>,
 }
@@ -116,29 +114,35 @@ impl Further {
 impl Node {
     /// A machine with an empty disk.
     pub(super) fn new(name: &str, clock: &Clock) -> Self {
-        let (name, clock, due) = (name.to_owned(), clock.clone(), Due::default());
         Self {
-            name,
-            clock,
+            name: name.to_owned(),
+            clock: clock.clone(),
             disk: SimDisk::default(),
             spill: SimDisk::default(),
-            due,
-            takes: Takes::default(),
+            outside: Outside::default(),
             further: None,
             running: None,
         }
     }
 
     /// Each read of its log takes so long.
-    pub(super) fn with_reads_that_take(self, time: Duration) -> Self {
-        Self { takes: Takes { read: Some(time), ..self.takes }, ..self }
+    pub(super) fn with_reads_that_take(mut self, time: Duration) -> Self {
+        self.outside.takes.read = Some(time);
+        self
     }
 
     /// It has a second store, with these queues.
     pub(super) fn with_store(self, name: &str, queues: &[&str], takes: Takes) -> Self {
         let queues = queues.iter().map(|queue| ((*queue).to_owned(), LocalQueue::default())).collect();
-        let (name, disk, due) = (name.to_owned(), SimDisk::default(), Due::default());
-        Self { further: Some(Further { name, disk, due, takes, queues }), ..self }
+        let outside = Outside { takes, ..Outside::default() };
+        Self { further: Some(Further { name: name.to_owned(), disk: SimDisk::default(), outside, queues }), ..self }
+    }
+
+    /// Whether it is answered when it looks whether another machine owns the second store.
+    pub(super) fn answer_looks(&self, answers: bool) {
+        if let Some(further) = &self.further {
+            further.outside.looks.answer(answers);
+        }
     }
 
     pub(super) fn disk(&self) -> &SimDisk {
@@ -185,7 +189,7 @@ impl Node {
         disk: &SimDisk,
         spill: &SimDisk,
         seed: u64,
-        late: (Due, Takes),
+        outside: &Outside,
     ) -> Result<Store, String> {
         let (clock, now) = (self.clock.clone(), self.clock.now());
         let options = FileLogOptions {
@@ -196,7 +200,7 @@ impl Node {
             ..FileLogOptions::default()
         };
         let log = FileLog::open(disk.clone(), options).map_err(text)?;
-        let log = LateLog::new(log, self.clock.clone(), seed, late);
+        let log = LateLog::new(log, self.clock.clone(), seed, outside.clone());
         let spill = FileSpill::open(spill.clone(), SPILL_BYTES_MAX).map_err(text)?;
         let mut store = Store::open_numbered(number, Box::new(log), Box::new(spill), LIMITS, now).map_err(text)?;
         store.ensure_identity(Random::seeded(seed + number.place() as u64).bytes(), now).map_err(text)?;
@@ -205,10 +209,10 @@ impl Node {
 
     fn try_start(&self, seed: u64, changes: &[Change]) -> Result<Running, String> {
         let now = self.clock.now();
-        let store = self.open(StoreNumber::LOCAL, &self.disk, &self.spill, seed, (self.due.clone(), self.takes))?;
+        let store = self.open(StoreNumber::LOCAL, &self.disk, &self.spill, seed, &self.outside)?;
         let mut further = Vec::new();
         if let Some(one) = &self.further {
-            let mut store = self.open(FURTHER, &one.disk, &SimDisk::default(), seed, (one.due.clone(), one.takes))?;
+            let mut store = self.open(FURTHER, &one.disk, &SimDisk::default(), seed, &one.outside)?;
             if store.objects() == 0 {
                 one.define(&mut store, now)?;
             }
@@ -286,8 +290,7 @@ impl Node {
         };
         let left = manager.lock().left_stores.numbers(manager.live_dispatchers());
         let number = manager.lock().store.free_number(&left).ok_or("no number is free")?;
-        let late = (further.due.clone(), further.takes);
-        let store = self.open(number, &further.disk, &SimDisk::default(), seed, late)?;
+        let store = self.open(number, &further.disk, &SimDisk::default(), seed, &further.outside)?;
         let joining = Joining::read(NamedStore { name: further.name.clone(), store }).map_err(text)?;
         manager.lock().join_store(joining, &data().join("none")).map_err(text)?;
         manager.ring_all();
@@ -303,7 +306,7 @@ impl Node {
             !state.unfinished.messages.is_empty() || !state.store.queues().all(|(queue, _)| is_synced(queue));
         drop(state);
         let adapters_rest = !running.manager.workers.adapters.has_tasks();
-        !is_stuck && adapters_rest && running.dispatcher.connections() == 0 && self.due.get().is_none()
+        !is_stuck && adapters_rest && running.dispatcher.connections() == 0 && self.outside.due.get().is_none()
     }
 
     /// Does what waits for an adapter.
@@ -323,7 +326,7 @@ impl Node {
             // The power went while space was made, which the queue manager goes on without, but not its machine.
             Ok(_) if self.disk.crashed() => Err(Crashed),
             Ok(due) => {
-                running.due = self.due.get().map_or(due, |disk| due.min(disk));
+                running.due = self.outside.due.get().map_or(due, |disk| due.min(disk));
                 Ok(())
             }
             Err(what) if what.downcast_ref() == Some(&Exit(EXIT_JOURNAL)) && self.disk.crashed() => Err(Crashed),

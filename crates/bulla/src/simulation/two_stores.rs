@@ -3,6 +3,7 @@
 use super::late_log::Takes;
 use super::node::{Node, open_to_all};
 use super::plain::{CREDIT, Plain, step};
+use super::protection::{Quality, protects};
 use crate::catalog::{AliasQueue, Change, LocalQueue, Sort, Subscription};
 use crate::clock::Clock;
 use crate::envelope::payload_of;
@@ -10,7 +11,8 @@ use crate::mailbox::Mailbox;
 use crate::stores::{NamedStore, Stores, StoresError};
 use crate::whole::harness::number;
 use bulla_amqp::transaction::{Control, Declare, Discharge};
-use bulla_amqp::{AttachRequest, DeliveryState, Error};
+use bulla_amqp::types::{SenderSettleMode, Source};
+use bulla_amqp::{AttachRequest, DeliveryState, Error, Symbol};
 use bulla_queue::sim::{Fate, Manner, SimDisk, SimEngine};
 use bulla_queue::{DefineError, FileSpill, Limits, Message, QueueAttributes, Store, StoreNumber};
 use bulla_seal::Policy;
@@ -445,6 +447,73 @@ fn a_dispatcher_that_has_ended_keeps_no_number() {
     assert_eq!(kept(&mut node), [GROUP_NUMBER], "the other one has not had its turn");
     step(&mut node, &mut client, &clock);
     assert_eq!(kept(&mut node), []);
+}
+
+/// Steps in which there is a tick for certain.
+const LONG: usize = 2_000;
+
+#[test]
+fn while_a_store_may_be_anothers_nothing_of_it_is_sent_and_afterwards_it_is_without_a_put() {
+    let get = || AttachRequest::receiver("from", "SHARED");
+    let copy = Source { distribution_mode: Some(Symbol::from_static("copy")), ..Source::at("SHARED") };
+    let browse = AttachRequest { source: Some(copy), ..get() };
+    let settled = AttachRequest { snd_settle_mode: SenderSettleMode::Settled, ..get() };
+    let ways = [(get(), false), (get(), true), (browse, false), (settled, false)];
+    for ((request, drains), is_early) in ways.into_iter().flat_map(|way| [(way.clone(), false), (way, true)]) {
+        let what = format!("{request:?}, drains {drains}, early {is_early}");
+        let clock = Clock::simulated();
+        let mut node = node(&clock, Takes::default());
+        let mut client = Plain::connect(&mut node, &clock);
+        let [to_near, to_shared] = ["NEAR", "SHARED"].map(|name| client.attach(AttachRequest::sender(name, name), 0));
+        client.until(&mut node, &clock, |client| [to_near, to_shared].iter().all(|link| client.engine.can_send(*link)));
+        let from_near = client.attach(AttachRequest::receiver("near", "NEAR"), CREDIT);
+        let early = is_early.then(|| client.attach(request.clone(), CREDIT));
+        step(&mut node, &mut client, &clock);
+        node.answer_looks(false);
+        let from_shared = early.unwrap_or_else(|| client.attach(request, CREDIT));
+        if drains {
+            client.engine.drain(from_shared);
+        }
+        for number in 0..3 {
+            for link in [to_shared, to_near] {
+                let token = client.put(link, number, true);
+                assert_eq!(client.answer(&mut node, &clock, token), DeliveryState::Accepted, "{what}");
+            }
+        }
+        client.until(&mut node, &clock, |client| client.got(from_near) == [0, 1, 2]);
+        (0..LONG).for_each(|_| step(&mut node, &mut client, &clock));
+        assert_eq!(client.got(from_shared), [0; 0], "{what}");
+        node.answer_looks(true);
+        client.until(&mut node, &clock, |client| client.got(from_shared) == [0, 1, 2]);
+    }
+}
+
+#[test]
+fn what_was_opened_while_a_store_may_be_anothers_is_sent_afterwards_in_its_order() {
+    let clock = Clock::simulated();
+    let mut node = node(&clock, Takes::default());
+    node.running().unwrap().manager.lock().commit_definitions(&[protects("SHARED", Quality::Privacy)], &[]).unwrap();
+    let mut client = Plain::connect(&mut node, &clock);
+    let to_shared = client.attach(AttachRequest::sender("to", "SHARED"), 0);
+    client.until(&mut node, &clock, |client| client.engine.can_send(to_shared));
+    let tokens = [0, 1, 2].map(|number| client.put(to_shared, number, true));
+    let go_on = |node: &mut Node, client: &mut Plain| {
+        node.adapt();
+        step(node, client, &clock);
+    };
+    (0..LONG).for_each(|_| go_on(&mut node, &mut client));
+    assert!(tokens.iter().all(|token| is_accepted(&client, *token)));
+    let from_shared = client.attach(AttachRequest::receiver("from", "SHARED"), CREDIT);
+    while !node.running().unwrap().manager.workers.adapters.has_tasks() {
+        step(&mut node, &mut client, &clock);
+    }
+    node.answer_looks(false);
+    (0..LONG).for_each(|_| go_on(&mut node, &mut client));
+    assert!(!node.running().unwrap().manager.workers.adapters.has_tasks(), "they are open");
+    assert_eq!(client.got(from_shared), [0; 0]);
+    node.answer_looks(true);
+    (0..LONG).for_each(|_| go_on(&mut node, &mut client));
+    assert_eq!(client.got(from_shared), [0, 1, 2]);
 }
 
 /// Owners that the second store has in one seed.

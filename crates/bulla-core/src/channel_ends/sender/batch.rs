@@ -263,6 +263,9 @@ impl Sending {
     /// Sends batches whose notes are synced, as far as there is credit.
     pub(super) fn send_noted(&mut self, turn: &mut Turn<'_>) {
         let Turn { front, local, state, .. } = turn;
+        if self.batches.noted.is_empty() || !state.store.may_send(self.queue) {
+            return;
+        }
         while let Some(noted) = self.batches.noted.front_mut().filter(|noted| state.store.is_synced(noted.ticket)) {
             while let Some(message) = noted.messages.front() {
                 if !forward(&mut **front, message.link, message.number, message.payload.clone(), false) {

@@ -120,7 +120,7 @@ impl Sending {
         loop {
             if let Some((Opening { found, link, .. }, Ok(_))) = self.opener.line.front()
                 && self.is_fast(found)
-                && !turn.front.can_send(*link)
+                && (!turn.front.can_send(*link) || !turn.state.store.may_send(self.queue))
             {
                 // Those behind it wait, too.
                 return;
