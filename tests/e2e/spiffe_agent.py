@@ -48,13 +48,13 @@ class Agent:
         self.found()
         self.start()
 
-    def found(self):
+    def found(self, seconds=3600):
         """Another authority, and none of the SVIDs before."""
         self.key = ec.generate_private_key(ec.SECP256R1())
         name = self.name("Authority")
         constraints = (x509.BasicConstraints(True, None), True)
         public = self.key.public_key()
-        self.ca = built(name, name, public, self.key, 3600, constraints, usage("key_cert_sign", "crl_sign"))
+        self.ca = built(name, name, public, self.key, seconds, constraints, usage("key_cert_sign", "crl_sign"))
         self.svids = []
 
     @staticmethod

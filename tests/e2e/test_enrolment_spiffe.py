@@ -169,7 +169,7 @@ def test_a_ring_is_refused_with_the_reason(qm, agent):
     said = done.stdout.decode() + done.stderr.decode()
     assert done.returncode == 2, said
     assert "rings.orders: a certificate of an hour can't be a recipient of stored messages" in said
-    assert "spiffe is for certificates of TLS" in said
+    assert "signers in the place of rings has it sign" in said
 
 
 def test_a_socket_that_others_could_have_put_there_is_not_spoken_to(qm, tmp_path):

@@ -101,3 +101,21 @@ def test_a_process_without_an_entry_gets_nothing_and_is_told_what_to_do(qm, doma
     assert "it is not for dns:mq.example" in renew(qm, code=4)
     assert served(qm) == before
     domain.forget(entry)
+
+
+def test_a_ring_signs_with_what_the_agent_has(qm, domain):
+    identity = f"spiffe://{spire.DOMAIN}/orders"
+    entry = domain.register("orders", 600)
+    qm.add_user("reader")
+    configure(qm, domain.socket, certificate=f'spiffe_id = "{identity}"\nshare = ["reader"]', section="signers.orders")
+    own = qm.data / "rings/orders/own/svid.pem"
+    wait_until(own.exists, f"it came: {domain.said()}", 40)
+    believed = x509.load_pem_x509_certificates(
+        (qm.data / f"rings/reader/trust/spiffe.{spire.DOMAIN}.pem").read_bytes()
+    )
+    assert believed == x509.load_pem_x509_certificates(domain.bundle().encode())
+    qm.mqsc(f"DEFINE QLOCAL(SIGNED)\nSET POLICY(SIGNED) SIGNALG(SHA256) SIGNER('{identity}')")
+    with qm.connect("orders") as orders, qm.connect("reader") as reader:
+        orders.put("SIGNED", Message(body=b"by a process", inferred=True))
+        assert bytes(reader.get("SIGNED").body) == b"by a process"
+    domain.forget(entry)

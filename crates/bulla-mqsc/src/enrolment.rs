@@ -22,7 +22,7 @@ fn cell(one: &EnrolmentStatus, key: Key) -> Option<Cell> {
     let text = |text: &str| Cell::Text(text.to_owned());
     let moment = |ms: Option<u64>| Cell::Text(ms.map(calendar::moment).unwrap_or_default());
     Some(match key {
-        Key::Own("PLACE") => text(if one.is_ring { "RING" } else { "TLS" }),
+        Key::Own("PLACE") => text(one.place.word()),
         Key::Own("AUTHORITY") => text(&one.authority),
         Key::Own("METHOD") => text(one.method),
         Key::Own("STATE") => text(one.state.word()),

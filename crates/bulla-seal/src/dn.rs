@@ -14,13 +14,17 @@ use std::sync::Arc;
 use openssl::x509::{X509Name, X509NameRef};
 
 use crate::certificate::tlv;
+use crate::spiffe_id;
 
 /// The longest text form accepted, in bytes.
 pub const DN_TEXT_BYTES_MAX: usize = 4096;
+/// What [`Dn::of_nobody`] shows.
+const NOBODY: &str = "(not one SPIFFE ID)";
 /// The most attributes in one name.
 pub const DN_ATTRIBUTES_MAX: usize = 64;
 
-/// A distinguished name: cheap to clone, compared and ordered by its text.
+/// The name that a certificate goes by, its subject or, of an X.509-SVID, its SPIFFE ID: cheap to clone, compared and
+/// ordered by its text. A text with a SPIFFE ID is never that of a distinguished name, which begins with a type and `=`.
 #[derive(Clone)]
 pub struct Dn {
     text: Arc<str>,
@@ -49,6 +53,8 @@ pub enum DnError {
         /// The attribute type, in upper case.
         name: String,
     },
+    /// It begins as a SPIFFE ID, and is none of a process.
+    SpiffeId,
     /// The DER is not a Name.
     Encoding,
 }
@@ -69,6 +75,12 @@ impl fmt::Display for DnError {
             DnError::Value { name } => {
                 write!(f, "value of {name} in a distinguished name is not escaped as RFC 4514 says")
             }
+            DnError::SpiffeId => {
+                write!(
+                    f,
+                    "not the SPIFFE ID of a process, as spiffe://example.org/orders, in lower case up to its path"
+                )
+            }
             DnError::Encoding => write!(f, "distinguished name is not valid DER"),
         }
     }
@@ -80,6 +92,38 @@ impl Dn {
     /// The text form.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// The name of who may sign: a distinguished name, or the SPIFFE ID of a process.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn of_signer(text: &str) -> Result<Dn, DnError> {
+        match text.trim() {
+            id if spiffe_id::is_of_process(id) => Ok(Dn { text: id.into() }),
+            id if id.starts_with(spiffe_id::SCHEME) => Err(DnError::SpiffeId),
+            name => name.parse(),
+        }
+    }
+
+    /// The name of a certificate that has a SPIFFE ID among others, or one of no process. No text makes it.
+    pub(crate) fn of_nobody() -> Dn {
+        Dn { text: NOBODY.into() }
+    }
+
+    /// Whether it is the SPIFFE ID of a process.
+    pub fn is_spiffe_id(&self) -> bool {
+        self.text.starts_with(spiffe_id::SCHEME)
+    }
+
+    /// Whether it is that of a certificate with a SPIFFE ID, be it one that counts or not.
+    pub(crate) fn is_of_svid(&self) -> bool {
+        self.is_spiffe_id() || *self.text == *NOBODY
+    }
+
+    /// The trust domain of a SPIFFE ID.
+    pub fn trust_domain(&self) -> Option<&str> {
+        spiffe_id::trust_domain(&self.text)
     }
 
     /// The name of a certificate's subject or issuer.
@@ -133,7 +177,13 @@ impl Dn {
     }
 
     /// The name as OpenSSL's object.
+    ///
+    /// # Errors
+    /// It is a SPIFFE ID, which is no certificate's subject.
     pub fn to_x509_name(&self) -> Result<X509Name, DnError> {
+        if self.is_of_svid() {
+            return Err(DnError::SpiffeId);
+        }
         X509Name::from_der(&self.to_der()).map_err(|_| DnError::Encoding)
     }
 

@@ -18,6 +18,7 @@ mod open;
 pub mod policy;
 pub mod ring;
 mod seal;
+pub mod spiffe_id;
 mod step;
 mod symmetric;
 

@@ -8,6 +8,7 @@ use crate::cms::reader::{Malformed, Reader};
 use crate::cms::writer::{ENUMERATED, GENERALIZED_TIME, INTEGER, OCTET_STRING, SEQUENCE, UTC_TIME, element};
 use crate::dn::Dn;
 use crate::message::SealInfo;
+use crate::spiffe_id::URI;
 
 /// Former signers of one message. Those that one and the same signer sealed anew in a row count once.
 pub const FORMER_SIGNERS_MAX: usize = 4;
@@ -104,13 +105,23 @@ impl OnBehalfOf {
 impl FormerSigner {
     fn to_der(&self) -> Vec<u8> {
         let signed = self.signing_time.map(time_element).unwrap_or_default();
-        element(SEQUENCE, &[&self.dn.to_der(), &element(OCTET_STRING, &[&self.certificate]), &signed])
+        // A SPIFFE ID stands as a URI does in a certificate, and not as a Name.
+        let name = match self.dn.is_spiffe_id() {
+            true => element(URI, &[self.dn.as_str().as_bytes()]),
+            false => self.dn.to_der(),
+        };
+        element(SEQUENCE, &[&name, &element(OCTET_STRING, &[&self.certificate]), &signed])
     }
 
     fn read(mut fields: Reader<'_>) -> Result<FormerSigner, Malformed> {
         const WHAT: &str = "a former signer is unreadable";
-        let name = fields.whole(SEQUENCE, WHAT)?;
-        let dn = Dn::from_der(name).ok().filter(|dn| dn.to_der() == name).ok_or(Malformed(WHAT))?;
+        let dn = if fields.peek() == Some(URI) {
+            let id = std::str::from_utf8(fields.value(URI, WHAT)?).map_err(|_| Malformed(WHAT))?;
+            Dn::of_signer(id).ok().filter(|dn| dn.is_spiffe_id() && dn.as_str() == id).ok_or(Malformed(WHAT))?
+        } else {
+            let name = fields.whole(SEQUENCE, WHAT)?;
+            Dn::from_der(name).ok().filter(|dn| dn.to_der() == name).ok_or(Malformed(WHAT))?
+        };
         let certificate = fields.value(OCTET_STRING, WHAT)?.try_into().map_err(|_| Malformed(WHAT))?;
         let signing_time = time(&mut fields)?;
         fields.end(WHAT)?;
@@ -160,7 +171,9 @@ mod tests {
     #[test]
     fn what_is_written_reads_back() {
         let without_time = FormerSigner { signing_time: None, ..signer("billing") };
-        for signers in [vec![], vec![signer("orders")], vec![signer("QM1"), without_time]] {
+        let dn = Dn::of_signer("spiffe://example.org/orders").unwrap();
+        let process = FormerSigner { dn, ..signer("orders") };
+        for signers in [vec![], vec![signer("orders")], vec![process], vec![signer("QM1"), without_time]] {
             let said = OnBehalfOf { resealed_at: at(2_600_000_000), signers };
             assert_eq!(OnBehalfOf::read(&said.to_der()), Ok(said));
         }

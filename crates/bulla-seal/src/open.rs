@@ -542,9 +542,10 @@ impl Question {
     /// belongs to the policy's recipients alone is used.
     fn find_own<'a>(&self, envelope: &Enveloped<'a>) -> Result<(&Own, Recipient<'a>), OpenError> {
         let find = |recipient: &Recipient<'a>| match recipient.name {
-            Name::IssuerAndSerial(name) => self.ring.find_own(name),
+            Name::IssuerAndSerial(name) => self.ring.find_own(name).filter(|own| !own.certificate.dn().is_of_svid()),
             Name::Key(id) => {
-                self.ring.own().iter().find(|own| own.certificate.subject_key_id() == Some(id)).map(AsRef::as_ref)
+                let mut own = self.ring.own().iter().filter(|own| !own.certificate.dn().is_of_svid());
+                own.find(|own| own.certificate.subject_key_id() == Some(id)).map(AsRef::as_ref)
             }
         };
         let mut mine = envelope.recipients.iter().filter_map(|one| find(one).map(|own| (own, *one)));

@@ -170,6 +170,9 @@ impl Policy {
         if let Some(dn) = self.away.iter().find(|dn| !self.recipients.contains(dn)) {
             return Err(PolicyError::AwayWithoutRecipient { dn: dn.to_string() });
         }
+        if let Some(dn) = self.recipients.iter().find(|dn| dn.is_spiffe_id()) {
+            return Err(PolicyError::ShortLivedRecipient { dn: dn.to_string() });
+        }
         for name in &self.bind_names {
             check_bind_name(name)?;
         }
@@ -459,6 +462,11 @@ pub enum PolicyError {
     NoRecipient,
     /// RECIP without ENCALG.
     RecipientWithoutEncryption,
+    /// RECIP names an X.509-SVID by its SPIFFE ID: it has ended before what is sealed for it is read.
+    ShortLivedRecipient {
+        /// The SPIFFE ID.
+        dn: String,
+    },
     /// KEYAWAY names who is not in RECIP.
     AwayWithoutRecipient {
         /// That name.
@@ -536,6 +544,10 @@ impl fmt::Display for PolicyError {
             PolicyError::RecipientWithoutEncryption => {
                 out.write_str("RECIP needs ENCALG: a message that is not encrypted has no recipients")
             }
+            PolicyError::ShortLivedRecipient { dn } => write!(
+                out,
+                "RECIP names {dn}: a certificate of an hour can't be a recipient of stored messages, a SPIFFE ID signs alone"
+            ),
             PolicyError::AwayWithoutRecipient { dn } => write!(out, "KEYAWAY names {dn}, which is not in RECIP"),
             PolicyError::SignerWithoutSignature => {
                 out.write_str("SIGNER needs SIGNALG: an unsigned message has no signer")

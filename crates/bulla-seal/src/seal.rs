@@ -409,6 +409,11 @@ impl Signer {
                 || own.certificate.key_kind() != KeyKind::Rsa
                 || (own.certificate.key_bits() as usize).div_ceil(8) >= 2 * Digest::hash_len(digest) + 2
         };
+        // A ring may have a key of several names: one that the policy lists is wanted.
+        let is_listed = |own: &Own| policy.signers.contains(own.certificate.dn());
+        if let Ok(own) = ring.signing_where(policy.revocation, now, |own| is_listed(own) && fits(own)) {
+            return Ok(own);
+        }
         match ring.signing_where(policy.revocation, now, fits) {
             Ok(own) => Ok(own),
             // A key there is, but none that fits: say so.

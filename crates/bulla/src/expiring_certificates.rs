@@ -4,6 +4,7 @@
 mod survey;
 
 use crate::enrolment::Configuration;
+use crate::enrolment::signer_certificate::LABEL;
 use crate::events::Event;
 use crate::manager::Manager;
 use crate::metrics::{CertificateEnd, Ends, KnownEnds, ListEnd, OBJECTS_LABELLED_MAX};
@@ -75,6 +76,8 @@ impl Watch {
 struct Renewing {
     /// Folders of rings, as `rings/orders/own`.
     own: HashSet<String>,
+    /// Of signers, as `rings/orders/own/svid`.
+    signers: HashSet<String>,
     /// Files of TLS, as `tls/server.pem`.
     tls: HashSet<String>,
 }
@@ -85,13 +88,14 @@ impl Renewing {
         let configuration = Configuration::read(data).ok().flatten().unwrap_or_default();
         Renewing {
             own: configuration.rings.keys().map(|user| format!("rings/{user}/own")).collect(),
+            signers: configuration.signers.keys().map(|user| format!("rings/{user}/own/{LABEL}")).collect(),
             tls: configuration.certificates.keys().map(|label| format!("tls/{label}.pem")).collect(),
         }
     }
 
     fn has(&self, found: &FoundCertificate) -> bool {
         match found.holder {
-            Holder::Own => self.own.contains(&found.around),
+            Holder::Own => self.own.contains(&found.around) || self.signers.contains(&found.place),
             Holder::Tls => found.is_first && self.tls.contains(&found.around),
             Holder::Authority | Holder::Other => false,
         }

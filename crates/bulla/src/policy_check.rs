@@ -365,16 +365,13 @@ fn seals(policy: &Arc<Policy>, ring: &Arc<Ring>, manager: &str, now: SystemTime)
     if policy.quality() == Quality::None {
         return Ok(None);
     }
-    Sealer::new(policy.clone(), ring.clone(), sealed_by(policy, manager), now).map_err(|error| why_not_seal(&error))?;
-    if policy.sign.is_none() {
-        return Ok(None);
+    let sealer = Sealer::new(policy.clone(), ring.clone(), sealed_by(policy, manager), now);
+    let sealer = sealer.map_err(|error| why_not_seal(&error))?;
+    let Some(signer) = sealer.signer() else { return Ok(None) };
+    if !policy.signers.is_empty() && !policy.signers.contains(signer.dn()) {
+        return Err(why_not_open(&OpenError::SignerNotAuthorised { dn: signer.dn().clone() }));
     }
-    let own = ring.signing(policy.revocation, now).map_err(|error| why_no_certificate(&error))?;
-    if !policy.signers.is_empty() && !policy.signers.contains(own.certificate.dn()) {
-        let error = OpenError::SignerNotAuthorised { dn: own.certificate.dn().clone() };
-        return Err(why_not_open(&error));
-    }
-    Ok(Some(used(&own.certificate, now)))
+    Ok(Some(used(signer, now)))
 }
 
 /// Who a message says that it was sealed by: no one else where applications seal, whose keys are tried as if they did.
@@ -393,7 +390,7 @@ fn opens(policy: &Arc<Policy>, ring: &Arc<Ring>, now: SystemTime) -> Result<Opti
         }
         return Ok(Some(used(&own.certificate, now)));
     }
-    if policy.sign.is_some() && ring.trust().is_empty() {
+    if policy.sign.is_some() && ring.trust().is_empty() && ring.domains().is_empty() {
         let details = "its key ring believes no authority (trust/)".to_owned();
         return Err(Why { cause: "untrusted".into(), details });
     }

@@ -31,13 +31,35 @@ impl EnrolmentState {
     }
 }
 
+/// Where a certificate is that renews by itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum EnrolmentPlace {
+    /// In the ring of a user.
+    Ring,
+    /// In the ring of a user, to sign alone.
+    Signer,
+    /// Under `tls/`.
+    Tls,
+}
+
+impl EnrolmentPlace {
+    /// As DISPLAY shows it; metrics have it in lower case.
+    pub fn word(self) -> &'static str {
+        match self {
+            EnrolmentPlace::Ring => "RING",
+            EnrolmentPlace::Signer => "SIGNER",
+            EnrolmentPlace::Tls => "TLS",
+        }
+    }
+}
+
 /// A certificate that renews by itself.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EnrolmentStatus {
     /// The user whose ring it is in, or its label under `tls/`.
     pub name: String,
-    /// Whether it is in a ring.
-    pub is_ring: bool,
+    /// Where it is.
+    pub place: EnrolmentPlace,
     /// Where it comes from.
     pub authority: String,
     /// How it is asked for: COMMAND, CMP, ACME, SPIFFE.

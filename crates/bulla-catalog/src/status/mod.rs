@@ -14,7 +14,7 @@ mod topic;
 pub use channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
 pub use cost::{CostSnapshot, PROCESS, ScratchUse, UNATTRIBUTED};
 pub use device::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
-pub use enrolment::{EnrolmentState, EnrolmentStatus};
+pub use enrolment::{EnrolmentPlace, EnrolmentState, EnrolmentStatus};
 pub use key_rotation::{KeyOfRotation, KeyRotationStatus};
 pub use key_use::{KeyUseStatus, MissingKey, NeededKey, Stranded};
 pub use protection::Deed;

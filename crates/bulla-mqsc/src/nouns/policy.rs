@@ -46,7 +46,9 @@ static SIGNER: Attribute = Attribute {
     kind: Kind::DistinguishedNames,
     default: "any",
     doc: "Who may sign, compared with the certificate's subject exactly: attribute names in upper case, the \
-        certificate's order. Repeatable. Without one, any signer whose chain is valid. Only with SIGNALG.",
+        certificate's order. Or the SPIFFE ID of an X.509-SVID, as spiffe://example.org/orders, whose authority the \
+        reader's ring has for that trust domain; an SVID has no subject here. Repeatable. Without one, any signer whose \
+        chain is valid. Only with SIGNALG.",
     since: V1,
 };
 
@@ -84,7 +86,7 @@ static FIELDS: &[Field<Arc<Policy>>] = &[
         "RECIP",
         Kind::DistinguishedNames,
         "none",
-        "Who may open, written like SIGNER. Repeatable. ENCALG needs at least one.",
+        "Who may open, a subject written as in SIGNER. Repeatable. ENCALG needs at least one.",
         |of| names(&of.recipients),
         |of, value| Arc::make_mut(of).recipients = known(value),
     ),
@@ -431,7 +433,7 @@ fn names(list: &[Dn]) -> Cell {
 
 /// Names that have been checked.
 fn known(value: &Value) -> Vec<Dn> {
-    value.list().iter().filter_map(|text| text.parse().ok()).collect()
+    value.list().iter().filter_map(|text| Dn::of_signer(text).ok()).collect()
 }
 
 fn distinguished_names(setting: &Setting) -> Result<Vec<Dn>, Failure> {
@@ -439,7 +441,7 @@ fn distinguished_names(setting: &Setting) -> Result<Vec<Dn>, Failure> {
     let parse = |text: &String| {
         let refused =
             |why: &dyn Display| invalid(format_args!("{keyword}('{text}') is not a distinguished name: {why}"), None);
-        let dn = text.parse::<Dn>().map_err(|error| refused(&error))?;
+        let dn = Dn::of_signer(text).map_err(|error| refused(&error))?;
         // It is kept in its canonical form, which may be longer than what was typed and must be read back.
         let canonical = dn.to_string();
         if canonical.chars().count() > DN_CHARS_MAX {

@@ -2,8 +2,11 @@
 
 use super::{Attribute, Key, shown};
 
-static PLACE: Attribute =
-    shown(Key::Own("PLACE"), "PLACE", "RING: in the ring of that user. TLS: under tls/, of that label.");
+static PLACE: Attribute = shown(
+    Key::Own("PLACE"),
+    "PLACE",
+    "RING: in the ring of that user. SIGNER: there, for signatures alone. TLS: under tls/, of that label.",
+);
 static AUTHORITY: Attribute =
     shown(Key::Own("AUTHORITY"), "AUTHORITY", "The authority in enrolment.toml that is asked.");
 static METHOD: Attribute = shown(

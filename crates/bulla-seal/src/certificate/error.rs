@@ -104,6 +104,11 @@ pub enum CertificateError {
         /// Whether its extended key usage would have allowed it.
         purpose: bool,
     },
+    /// An X.509-SVID was to be a recipient: it has ended before what is sealed for it is read.
+    ShortLived {
+        /// Whose.
+        dn: Dn,
+    },
     /// An RSA key under 1024 bits, or a signature on the path made with MD5 or SHA-1.
     WeakKey {
         /// Whose.
@@ -142,7 +147,7 @@ impl CertificateError {
             | CertificateError::CrlNotUnderstood { .. } => "crl-stale",
             CertificateError::CrlMissing { .. } => "crl-missing",
             CertificateError::Untrusted { .. } => "untrusted",
-            CertificateError::Usage { .. } => "certificate-usage",
+            CertificateError::Usage { .. } | CertificateError::ShortLived { .. } => "certificate-usage",
             CertificateError::WeakKey { .. } => "weak-key",
             CertificateError::UnsupportedKey { .. } => "unsupported-key",
             CertificateError::Library { .. } => "key-unavailable",
@@ -206,6 +211,9 @@ impl fmt::Display for CertificateError {
             CertificateError::Usage { dn, wanted, kind, purpose } => {
                 write!(f, "certificate of dn={:?} ({kind}) does not allow {wanted}", dn.as_str())?;
                 if *purpose { Ok(()) } else { write!(f, ": extended key usage lacks {}", wanted.purpose_names()) }
+            }
+            CertificateError::ShortLived { dn } => {
+                write!(f, "an SVID can't be a recipient of stored messages: dn={:?}", dn.as_str())
             }
             CertificateError::WeakKey { dn, bits } => {
                 write!(f, "key ({bits} bits) or signature of dn={:?} is too weak", dn.as_str())

@@ -25,6 +25,7 @@ use openssl::x509::{X509, X509KeyUsage};
 use bulla_device::{PublicKey, RSA_BITS_MAX, RSA_BITS_MIN};
 
 use crate::dn::Dn;
+use crate::spiffe_id::{self, Named};
 
 pub use bulla_device::Curve;
 pub use error::{CertificateError, MalformedError};
@@ -72,6 +73,7 @@ struct Inner {
     device_key: OnceLock<Option<PublicKey>>,
     der: Vec<u8>,
     subject: Dn,
+    name: Dn,
     issuer: Dn,
     issuer_der: Vec<u8>,
     serial_der: Vec<u8>,
@@ -148,8 +150,19 @@ impl Certificate {
         let public_key = x509.public_key().map_err(|_| MalformedError("certificate without a readable public key"))?;
         let dn = |name| Dn::from_der(name).map_err(|_| MalformedError("certificate with an unreadable name"));
         let date = |date| time::from_asn1(date).map_err(|_| MalformedError("certificate with an unreadable date"));
+        let subject = dn(fields.subject)?;
+        let name = match fields.named {
+            // Authorities are found by their subjects, and those of a trust domain may have its name.
+            _ if fields.authority => subject.clone(),
+            Named::BySubject => subject.clone(),
+            Named::Process(id) => {
+                Dn::of_signer(id).map_err(|_| MalformedError("certificate with an unreadable name"))?
+            }
+            Named::Nobody => Dn::of_nobody(),
+        };
         let inner = Inner {
-            subject: dn(fields.subject)?,
+            subject,
+            name,
             issuer: dn(fields.issuer)?,
             issuer_der: fields.issuer.to_vec(),
             serial_der: fields.serial.to_vec(),
@@ -169,8 +182,13 @@ impl Certificate {
         Ok(Certificate { inner: Arc::new(inner) })
     }
 
-    /// The subject's name.
+    /// The name that it goes by: its subject, or the SPIFFE ID of an X.509-SVID, which then never goes by its subject.
     pub fn dn(&self) -> &Dn {
+        &self.inner.name
+    }
+
+    /// The subject's name, whatever it goes by.
+    pub fn subject(&self) -> &Dn {
         &self.inner.subject
     }
 
@@ -368,6 +386,7 @@ struct Fields<'a> {
     spki: &'a [u8],
     key_kind: KeyKind,
     authority: bool,
+    named: Named<'a>,
 }
 
 impl<'a> Fields<'a> {
@@ -388,19 +407,22 @@ impl<'a> Fields<'a> {
         while tbs.first().is_some_and(|tag| *tag != 0xa3) {
             tlv::next(&mut tbs)?;
         }
-        let authority = match tlv::expect(&mut tbs, 0xa3) {
-            Some(explicit) => authority_of(tlv::only(explicit.value, tlv::SEQUENCE)?.value)?,
-            None => false,
+        let (authority, named) = match tlv::expect(&mut tbs, 0xa3) {
+            Some(explicit) => extensions_of(tlv::only(explicit.value, tlv::SEQUENCE)?.value)?,
+            None => (false, Named::BySubject),
         };
-        Some(Fields { serial, issuer, subject, spki: spki.whole, key_kind, authority })
+        Some(Fields { serial, issuer, subject, spki: spki.whole, key_kind, authority, named })
     }
 }
 
-/// The `cA` of basicConstraints among extensions. OpenSSL takes some certificates without it for authorities.
-fn authority_of(mut extensions: &[u8]) -> Option<bool> {
+/// The `cA` of basicConstraints among extensions, and what subjectAltName says. OpenSSL takes some certificates without
+/// the first for authorities.
+fn extensions_of(mut extensions: &[u8]) -> Option<(bool, Named<'_>)> {
     const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+    const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
     const BOOLEAN: u8 = 0x01;
     let mut authority = false;
+    let mut named = None;
     while !extensions.is_empty() {
         let mut extension = tlv::expect(&mut extensions, tlv::SEQUENCE)?.value;
         let oid = tlv::expect(&mut extension, tlv::OID)?.value;
@@ -410,6 +432,10 @@ fn authority_of(mut extensions: &[u8]) -> Option<bool> {
             let mut constraints = tlv::only(value, tlv::SEQUENCE)?.value;
             authority = tlv::expect(&mut constraints, BOOLEAN).is_some_and(|ca| ca.value == [0xff]);
         }
+        if oid == SUBJECT_ALT_NAME && named.replace(spiffe_id::named(value)?).is_some() {
+            // An extension stands once (RFC 5280, section 4.2).
+            named = Some(Named::Nobody);
+        }
     }
-    Some(authority)
+    Some((authority, named.unwrap_or(Named::BySubject)))
 }

@@ -90,14 +90,25 @@ impl Certificate {
 
     /// Whether key type, keyUsage (absent allows all, RFC 5280 section 4.2.1.3) and extended key usage allow `usage`.
     /// An extended key usage must name emailProtection, under which S/MIME and thus CMS goes, for TLS serverAuth or
-    /// clientAuth, or anyExtendedKeyUsage.
+    /// clientAuth, or anyExtendedKeyUsage. An X.509-SVID signs with the purposes of TLS too, which are all that SVIDs
+    /// have, and is good for no recipient.
     ///
     /// # Errors
     /// [`CertificateError::Usage`], or what [`Certificate::check_key`] says.
     pub fn check_usage(&self, usage: Usage) -> Result<(), CertificateError> {
         self.check_key()?;
-        let allowed = self.key_usage().is_none_or(|bits| bits.intersects(usage.accepted()));
-        let purpose = self.x509().extended_key_usage().is_none_or(|bits| bits.intersects(usage.purposes()));
+        let is_svid = self.dn().is_of_svid();
+        if is_svid && matches!(usage, Usage::KeyTransport | Usage::KeyAgreement | Usage::DataEncipherment) {
+            return Err(CertificateError::ShortLived { dn: self.dn().clone() });
+        }
+        let (accepted, purposes) = match (is_svid, usage) {
+            // X509-SVID, section 4.3: digitalSignature, and keyUsage is always there. Its purposes are those of TLS.
+            (true, Usage::Sign) => (X509KeyUsage::DIGITAL_SIGNATURE, usage.purposes() | Usage::Handshake.purposes()),
+            _ => (usage.accepted(), usage.purposes()),
+        };
+        let wants_bits = is_svid && usage == Usage::Sign;
+        let allowed = self.key_usage().map_or(!wants_bits, |bits| bits.intersects(accepted));
+        let purpose = self.x509().extended_key_usage().is_none_or(|bits| bits.intersects(purposes));
         if allowed && purpose && usage.fits(self.key_kind()) {
             return Ok(());
         }

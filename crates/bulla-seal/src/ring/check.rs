@@ -19,6 +19,8 @@ pub const CHAIN_CERTIFICATES_MAX: usize = 8;
 const INTERMEDIATES_MAX: usize = 32;
 /// The most certificates that a ring adds to them, those nearest to the certificate in question.
 const RING_INTERMEDIATES_MAX: usize = 32;
+/// The most authorities of a trust domain that are tried one by one: they are those that are valid at that moment.
+const ANCHORS_ALONE_MAX: usize = 8;
 /// OpenSSL's level 1: 80 bits. RSA 1024 and P-192 pass; signatures with MD5 or SHA-1 do not.
 pub(super) const SECURITY_LEVEL: i32 = 1;
 
@@ -96,7 +98,7 @@ impl Ring {
     /// Whether `leaf` may be used as the question asks, and over which path.
     ///
     /// Checked are: kind and size of the key; keyUsage and extended key usage; a path to a certificate
-    /// in `trust`, over the authorities in `people` and `own` and over `intermediates` (hints, believed only as far as
+    /// in `trust`, of a SPIFFE ID to one of its trust domain, over the authorities in `people` and `own` and over `intermediates` (hints, believed only as far as
     /// the path proves them; where the ring's own lead nowhere, they are tried alone); along the path
     /// signatures, dates, basicConstraints, keyUsage of authorities, name constraints, certificate policies and
     /// critical extensions. Then the ring's revocation lists are asked about each certificate below the root, as the
@@ -115,7 +117,12 @@ impl Ring {
         if let Some(usage) = question.usage {
             leaf.check_usage(usage)?;
         }
-        let path = self.any_path(leaf, intermediates, question.at)?;
+        if leaf.dn().is_spiffe_id() {
+            // Which of its trust domain's authorities are asked follows from that moment: a path may be missing for that.
+            leaf.check_dates(question.at)?;
+        }
+        let anchors = self.anchors_of(leaf, question.at);
+        let path = self.any_path(leaf, intermediates, question.at, &anchors)?;
         let (mut valid_from, mut valid_until) = (leaf.not_before(), leaf.not_after());
         for certificate in &path {
             certificate.check_dates(question.at)?;
@@ -124,7 +131,7 @@ impl Ring {
         }
         for (certificate, issuer) in path.iter().zip(path.iter().skip(1)) {
             // OpenSSL lets an old certificate without basicConstraints issue others.
-            let anchor = self.trust.contains(issuer);
+            let anchor = anchors.contains(&issuer);
             if !issuer.is_authority() && !anchor {
                 return Err(CertificateError::Untrusted {
                     dn: certificate.dn().clone(),
@@ -139,12 +146,31 @@ impl Ring {
         Ok(ProvenPath { path, unknown: unrevoked.unknown, verdict })
     }
 
-    /// The path from `leaf` to its root, over what the ring knows and what is offered.
+    /// The path from `leaf` to one of these roots, over what the ring knows and what is offered. The authorities of a trust
+    /// domain may all have one name, and OpenSSL takes the first of a name: then each is tried alone.
     fn any_path(
         &self,
         leaf: &Certificate,
         intermediates: &[Certificate],
         at: SystemTime,
+        anchors: &[&Certificate],
+    ) -> Result<Vec<Certificate>, CertificateError> {
+        let result = self.path_over_all(leaf, intermediates, at, anchors);
+        if !matches!(result, Err(CertificateError::Untrusted { .. })) || !leaf.dn().is_spiffe_id() || anchors.len() < 2
+        {
+            return result;
+        }
+        let alone = anchors.iter().take(ANCHORS_ALONE_MAX);
+        let mut alone = alone.map(|anchor| self.path_over_all(leaf, intermediates, at, &[*anchor]));
+        alone.find(Result::is_ok).unwrap_or(result)
+    }
+
+    fn path_over_all(
+        &self,
+        leaf: &Certificate,
+        intermediates: &[Certificate],
+        at: SystemTime,
+        anchors: &[&Certificate],
     ) -> Result<Vec<Certificate>, CertificateError> {
         if intermediates.len() > INTERMEDIATES_MAX {
             let why = "too many certificates offered".to_owned();
@@ -152,12 +178,14 @@ impl Ring {
         }
         let known = self.authorities_above(leaf, intermediates);
         if known.is_empty() {
-            return self.path(leaf, intermediates, at);
+            return self.path(leaf, intermediates, at, anchors);
         }
         let all = [known.as_slice(), intermediates].concat();
-        match self.path(leaf, &all, at) {
+        match self.path(leaf, &all, at, anchors) {
             // OpenSSL follows one certificate of a name and does not turn back.
-            Err(CertificateError::Untrusted { .. }) if !intermediates.is_empty() => self.path(leaf, intermediates, at),
+            Err(CertificateError::Untrusted { .. }) if !intermediates.is_empty() => {
+                self.path(leaf, intermediates, at, anchors)
+            }
             result => result,
         }
     }
@@ -190,13 +218,14 @@ impl Ring {
         leaf: &Certificate,
         intermediates: &[Certificate],
         at: SystemTime,
+        anchors: &[&Certificate],
     ) -> Result<Vec<Certificate>, CertificateError> {
         let untrusted = |why: &str| CertificateError::Untrusted { dn: leaf.dn().clone(), why: why.to_owned() };
         let failed = |stack: ErrorStack| CertificateError::Library { why: stack.to_string() };
 
         // The time is a property of the store, so each question gets its own; adding counts references only.
         let mut store = X509StoreBuilder::new().map_err(failed)?;
-        for authority in &self.trust {
+        for authority in anchors {
             store.add_cert(authority.x509().clone()).map_err(failed)?;
         }
         let mut parameters = X509VerifyParam::new().map_err(failed)?;

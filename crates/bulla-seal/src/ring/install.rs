@@ -4,15 +4,17 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use bulla_device::KeyUri;
 use openssl::rand::rand_bytes;
 use zeroize::Zeroizing;
 
-use super::load::{Place, REVOCATION_FILE};
+use super::load::{DOMAIN_CERTIFICATES_MAX, DOMAIN_LABEL, Place, REVOCATION_FILE};
 use super::{Crl, RingError, rings};
 use crate::certificate::{Certificate, MalformedError, PrivateKeyPem};
 use crate::policy::Revocation;
+use crate::spiffe_id::is_trust_domain;
 
 /// Makes an empty ring: the directory and its four places. One that exists stays as it is.
 ///
@@ -74,6 +76,37 @@ pub fn install_person(
 /// [`RingError::Label`], [`RingError::Io`].
 pub fn install_trust(dir: &Path, label: &str, certificate: &Certificate) -> Result<PathBuf, RingError> {
     install(dir, Place::Trust, label, &certificate.to_pem())
+}
+
+/// Has `trust` hold these authorities of a SPIFFE trust domain. Of those before that are not among them the ones that
+/// have ended stay, the latest first and so many as fit: messages that were sealed in their time are still to be opened.
+/// One that is taken out before its end is not believed any more. A file that would not change is not written.
+///
+/// # Errors
+/// [`RingError::Label`] where it is no name of a trust domain, [`RingError::Malformed`], [`RingError::Io`].
+pub fn install_domain(
+    dir: &Path,
+    domain: &str,
+    authorities: &[Certificate],
+    now: SystemTime,
+) -> Result<PathBuf, RingError> {
+    let label = format!("{DOMAIN_LABEL}{domain}");
+    if !is_trust_domain(domain) || authorities.is_empty() {
+        return Err(RingError::Label { label });
+    }
+    let path = dir.join(Place::Trust.name()).join(format!("{label}.pem"));
+    let before = match fs::read(&path) {
+        Ok(before) => before,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(RingError::io(&path, &error)),
+    };
+    let malformed = |why| RingError::Malformed { path: path.clone(), why };
+    let mut former = Certificate::all_from_pem(&before, DOMAIN_CERTIFICATES_MAX).map_err(malformed)?;
+    former.retain(|one| one.not_after() <= now && !authorities.contains(one));
+    former.sort_by_key(|one| std::cmp::Reverse(one.not_after()));
+    let all = authorities.iter().chain(&former).take(DOMAIN_CERTIFICATES_MAX);
+    let pem: Vec<u8> = all.flat_map(Certificate::to_pem).collect();
+    if pem == before { Ok(path) } else { install(dir, Place::Trust, &label, &pem) }
 }
 
 /// Puts revocation lists (PEM, or one in DER) into `crl/LABEL.pem` or `crl/LABEL.crl`, after a look whether they are

@@ -17,6 +17,7 @@ use super::{Crl, Own, Person, Ring, RingError, newness, rejection};
 use crate::certificate::{Certificate, KeyError, KeySource, MalformedError, Passphrase, read_key_source};
 use crate::dn::Dn;
 use crate::policy::Revocation;
+use crate::spiffe_id::is_trust_domain;
 
 /// The largest PEM file with certificates, in bytes.
 pub const PEM_BYTES_MAX: usize = 1 << 20;
@@ -26,6 +27,11 @@ pub const PEM_CERTIFICATES_MAX: usize = 16;
 pub const CRL_BYTES_MAX: usize = 32 << 20;
 /// The most files in one directory of a ring.
 pub const RING_FILES_MAX: usize = 100_000;
+
+/// The most authorities of one trust domain, with those that have ended: a year's where each lasts two days.
+pub const DOMAIN_CERTIFICATES_MAX: usize = 200;
+/// What the label of a file with the authorities of a trust domain begins with.
+pub(super) const DOMAIN_LABEL: &str = "spiffe.";
 
 /// The file of a ring that says what is asked of its revocation lists.
 pub(super) const REVOCATION_FILE: &str = "revocation";
@@ -230,7 +236,13 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: &Files) -> Result<(Ring
                     ring.keep_authorities(std::iter::once(&person.certificate).chain(&person.chain));
                     ring.people.push(person.clone());
                 }
-                Content::Trust(certificates) => ring.trust.extend(certificates.iter().cloned()),
+                Content::Trust(certificates) => match domain(&label(&file)) {
+                    Some(domain) => {
+                        let all = ring.domains.entry(domain.to_owned()).or_default();
+                        all.extend(certificates.iter().cloned());
+                    }
+                    None => ring.trust.extend(certificates.iter().cloned()),
+                },
                 Content::Crl(lists) => ring.crls.extend(lists.iter().cloned()),
                 Content::Revocation(_) => {}
             }
@@ -265,6 +277,11 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: &Files) -> Result<(Ring
     files.changed |= files.files.len() != previous.files.len();
     ring.generation = next_generation();
     Ok((ring, files))
+}
+
+/// The trust domain whose authorities a file of `trust` has; none for those that are believed for subjects.
+fn domain(label: &str) -> Option<&str> {
+    label.strip_prefix(DOMAIN_LABEL).filter(|domain| is_trust_domain(domain))
 }
 
 /// What the ring asks of its revocation lists, if it says so.
@@ -373,6 +390,9 @@ fn read(
             let certificate = chain.remove(0); // not empty
             Content::Person(Arc::new(Person { label, certificate, chain }))
         }
+        Place::Trust if domain(&label).is_some() => {
+            Content::Trust(certificates_within(path, &bytes, DOMAIN_CERTIFICATES_MAX)?.into())
+        }
         Place::Trust => Content::Trust(certificates(path, &bytes)?.into()),
         Place::Crl => {
             let malformed = |why| RingError::Malformed { path: path.to_owned(), why };
@@ -404,8 +424,12 @@ pub(super) fn bytes(path: &Path, place: Place) -> Result<(Zeroizing<Vec<u8>>, St
 
 /// The certificates of a file, of which there is at least one.
 pub(super) fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<Certificate>, RingError> {
-    let all = Certificate::all_from_pem(bytes, PEM_CERTIFICATES_MAX)
-        .map_err(|why| RingError::Malformed { path: path.to_owned(), why })?;
+    certificates_within(path, bytes, PEM_CERTIFICATES_MAX)
+}
+
+fn certificates_within(path: &Path, bytes: &[u8], max: usize) -> Result<Vec<Certificate>, RingError> {
+    let all =
+        Certificate::all_from_pem(bytes, max).map_err(|why| RingError::Malformed { path: path.to_owned(), why })?;
     if all.is_empty() { Err(RingError::NoCertificate { path: path.to_owned() }) } else { Ok(all) }
 }
 

@@ -8,6 +8,7 @@
 //! | `own/rejection-secret` | a secret, where a key is on a token | what a failed PKCS#1 v1.5 unwrap goes on with |
 //! | `people/*.pem` | another person's certificate, and the chain above it | recipients, signers, paths of others |
 //! | `trust/*.pem` | self-signed certificates of authorities | where every path must end |
+//! | `trust/spiffe.DOMAIN.pem` | those of a SPIFFE trust domain | where the paths of its SPIFFE IDs must end, and no others |
 //! | `crl/*.pem`, `crl/*.crl` | revocation lists, PEM or DER | certificates of the authorities that issued them |
 //! | `revocation` | NONE, IFPRESENT or REQUIRED | what is asked of revocation lists; IFPRESENT without the file |
 //!
@@ -26,7 +27,7 @@ mod revocation;
 mod rings;
 mod single;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -43,10 +44,13 @@ pub use crl::Crl;
 pub use error::RingError;
 pub(crate) use install::write_private;
 pub use install::{
-    create, install_crl, install_own, install_own_elsewhere, install_person, install_trust, set_revocation,
+    create, install_crl, install_domain, install_own, install_own_elsewhere, install_person, install_trust,
+    set_revocation,
 };
 pub use key_files::{KeyFiles, RINGS_WATCHED_MAX};
-pub use load::{CRL_BYTES_MAX, PEM_BYTES_MAX, PEM_CERTIFICATES_MAX, RING_FILES_MAX, Survey, survey};
+pub use load::{
+    CRL_BYTES_MAX, DOMAIN_CERTIFICATES_MAX, PEM_BYTES_MAX, PEM_CERTIFICATES_MAX, RING_FILES_MAX, Survey, survey,
+};
 pub use readable::{Readable, readable};
 pub use rings::{CHECK_INTERVAL, OnChange, PEOPLE_CHECKED_MAX, Rings, USER_BYTES_MAX};
 pub use single::{SINGLE_FILE_CERTIFICATES_MAX, SingleFiles};
@@ -85,6 +89,11 @@ pub struct Ring {
     own: Vec<Arc<Own>>,
     people: Vec<Arc<Person>>,
     trust: Vec<Certificate>,
+    /// The authorities of trust domains, by their names: each is believed for that domain's SPIFFE IDs alone, and no other
+    /// authority is believed for them.
+    domains: BTreeMap<String, Vec<Certificate>>,
+    /// Whether `trust` is believed for every name: of a ring that is made of what someone names for one question.
+    trusts_for_all: bool,
     crls: Vec<Arc<Crl>>,
     /// Places in `people`, by name.
     people_by_dn: HashMap<Dn, Vec<usize>>,
@@ -127,7 +136,7 @@ impl Ring {
 
     /// A ring that trusts these authorities and holds nothing else, to judge others by. It belongs to no user.
     pub fn trusting(trust: Vec<Certificate>) -> Ring {
-        Ring { trust, ..Ring::empty() }
+        Ring { trust, trusts_for_all: true, ..Ring::empty() }
     }
 
     /// A ring that holds nothing and trusts no authority.
@@ -138,6 +147,8 @@ impl Ring {
             own: Vec::new(),
             people: Vec::new(),
             trust: Vec::new(),
+            domains: BTreeMap::new(),
+            trusts_for_all: false,
             crls: Vec::new(),
             people_by_dn: HashMap::new(),
             own_by_id: HashMap::new(),
@@ -177,9 +188,33 @@ impl Ring {
         &self.people
     }
 
-    /// The authorities.
+    /// The authorities, but for those of trust domains.
     pub fn trust(&self) -> &[Certificate] {
         &self.trust
+    }
+
+    /// The authorities of SPIFFE trust domains, by their names.
+    pub fn domains(&self) -> &BTreeMap<String, Vec<Certificate>> {
+        &self.domains
+    }
+
+    /// The authorities at which a path from a certificate may end. Of a trust domain, which keeps those that have ended,
+    /// they are the ones that were valid at that moment, where there are any.
+    fn anchors_of(&self, leaf: &Certificate, at: SystemTime) -> Vec<&Certificate> {
+        let valid = |all: &[Certificate]| -> Vec<bool> { all.iter().map(|one| one.check_dates(at).is_ok()).collect() };
+        let of_domain = |domain: &str| {
+            let all = self.domains.get(domain).map(Vec::as_slice).unwrap_or_default();
+            let valid = valid(all);
+            let any = valid.contains(&true);
+            all.iter().zip(valid).filter(move |(_, is_valid)| *is_valid || !any).map(|(one, _)| one)
+        };
+        match leaf.dn().trust_domain() {
+            _ if self.trusts_for_all => self.trust.iter().collect(),
+            Some(domain) => of_domain(domain).collect(),
+            None if leaf.dn().is_of_svid() => Vec::new(),
+            // An authority goes by its subject too: one below a trust domain's can't give itself any.
+            None => self.trust.iter().collect(),
+        }
     }
 
     /// The revocation lists.

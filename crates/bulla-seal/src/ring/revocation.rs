@@ -153,7 +153,7 @@ impl<'a> Review<'a> {
     /// The certificate itself and those that the ring holds under its name.
     fn keys_of<'b>(&'b self, issuer: &'b Certificate) -> impl Iterator<Item = &'b Certificate> {
         let known = self.ring.authorities.get(&issuer.x509().subject_name_hash()).into_iter().flatten();
-        let known = self.ring.trust.iter().chain(known);
+        let known = self.ring.trust.iter().chain(self.ring.domains.values().flatten()).chain(known);
         std::iter::once(issuer).chain(known.filter(|known| known.dn() == issuer.dn()))
     }
 

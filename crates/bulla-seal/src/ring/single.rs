@@ -31,7 +31,7 @@ impl Ring {
     /// # Errors
     /// As [`Ring::load`]: the first file that can't be used.
     pub fn from_files(files: &SingleFiles<'_>, passphrase: Option<&Passphrase>) -> Result<Ring, RingError> {
-        let mut ring = Ring { generation: load::next_generation(), ..Ring::empty() };
+        let mut ring = Ring { generation: load::next_generation(), trusts_for_all: true, ..Ring::empty() };
         for path in files.trust {
             let (bytes, _) = load::bytes(path, Place::Trust)?;
             ring.trust.extend(certificates(path, &bytes)?);

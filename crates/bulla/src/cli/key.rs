@@ -5,14 +5,14 @@ use super::cert::{read_file, write_new};
 use super::enrolment::enrolling;
 use super::{CliError, DATA_DEFAULT, EXIT_REFUSED, EXIT_UNREACHABLE};
 use crate::admin::{self, RequestError};
-use crate::enrolment::ring_certificate::Enrolled;
+use crate::enrolment::ring_certificate::{Enrolled, Site};
 use crate::folders::AUTHORITIES;
 use crate::key_rotation::keeper::SETTLED_AFTER;
 use crate::key_rotation::steps::{DAYS, Keys, Signed, Wish};
 use crate::key_rotation::{KeyFacts, Needed, Rotation, RotationError, Step, span};
 use crate::mqsc::reply::{Outcome, Row};
-use bulla_seal::certificate::KeySpec;
 use bulla_seal::certificate::authority::Authority;
+use bulla_seal::certificate::{KeySpec, utc};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -152,6 +152,20 @@ fn rotate(data: &Path, args: &RotateArgs) -> Result<(), CliError> {
 
 fn enrol(data: &Path, args: &EnrolArgs) -> Result<(), CliError> {
     let passphrase = args.passphrase.read()?;
+    let is_signer = |site: &Site<'_>| site.configuration.signers.contains_key(&args.user);
+    let signer = enrolling(data, passphrase.as_ref(), |site| {
+        let source = |authority: &str| site.configuration.authority(authority)?.source();
+        let take = || site.take_signer(&args.user, source(&site.configuration.signer(&args.user)?.authority)?.as_ref());
+        let also = site.configuration.rings.contains_key(&args.user);
+        Ok((is_signer(site).then(take).transpose()?, also))
+    })?;
+    if let (Some(certificate), also) = signer {
+        let until = utc(certificate.not_after());
+        println!("{} signs as {} until {until}", args.user, certificate.dn());
+        if !also {
+            return Ok(());
+        }
+    }
     let enrolled = enrolling(data, passphrase.as_ref(), |site| {
         let table = site.configuration.ring(&args.user)?;
         let source = site.configuration.authority(&table.authority)?.source()?;

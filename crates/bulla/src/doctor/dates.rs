@@ -43,7 +43,9 @@ impl Ahead<'_> {
     ) {
         let mut newest: BTreeMap<&str, &Certificate> = BTreeMap::new();
         let is_wanted = |it: &&Certificate| self.names.as_ref().is_none_or(|names| names.contains(it.dn().as_str()));
-        for certificate in certificates.filter(|it| it.is_authority() || is_wanted(it)) {
+        // What an agent of SPIFFE gives always ends soon: how its renewal stands is told of by itself.
+        let lasts = |it: &&Certificate| !it.dn().is_spiffe_id() || it.not_after() <= self.now;
+        for certificate in certificates.filter(|it| it.is_authority() || is_wanted(it)).filter(lasts) {
             let longest = newest.entry(certificate.dn().as_str()).or_insert(certificate);
             if longest.not_after() < certificate.not_after() {
                 *longest = certificate;

@@ -3,13 +3,13 @@
 
 use super::{TOLD_MAX, mend, user};
 use crate::catalog::diagnosis::{Condition, Diagnoses, Diagnosis, ENROLMENT};
-use crate::catalog::status::{EnrolmentState, EnrolmentStatus};
+use crate::catalog::status::{EnrolmentPlace, EnrolmentState, EnrolmentStatus};
 use crate::enrolment::configuration::{AuthorityTable, FILE};
 use crate::enrolment::ring_certificate::Site;
 use crate::enrolment::safe_file::{check_safe, check_safe_socket, secret, secret_line};
 use crate::enrolment::web::Web;
-use crate::enrolment::{Configuration, EnrolError, answer, due, spiffe, tls_certificate};
-use crate::folders::TLS;
+use crate::enrolment::{Configuration, EnrolError, answer, due, signer_certificate, spiffe, tls_certificate};
+use crate::folders::{RINGS, TLS};
 use bulla_device::http::Url;
 use bulla_device::role::{self, Role};
 use bulla_seal::certificate::{Certificate, utc};
@@ -88,8 +88,8 @@ fn certificates<'a>(
     now: SystemTime,
     found: &mut Diagnoses,
 ) -> Vec<One<'a>> {
-    let status = |name: &str, is_ring: bool| {
-        running.into_iter().flatten().find(|status| status.name == name && status.is_ring == is_ring)
+    let status = |name: &str, place: EnrolmentPlace| {
+        running.into_iter().flatten().find(|status| status.name == name && status.place == place)
     };
     let clock = || now;
     let site = Site {
@@ -108,7 +108,22 @@ fn certificates<'a>(
                 about: user(name),
                 authority: &table.authority,
                 certificate,
-                status: status(name, true),
+                status: status(name, EnrolmentPlace::Ring),
+                ask: format!("bulla key enrol {}", mend::shell(name)),
+            }),
+            Err(error) => {
+                let mend = vec![format!("bulla cert list --ring {}", mend::shell(name))];
+                ill(found, Condition::Broken, user(name), ("no-ring", error.to_string()), mend);
+            }
+        }
+    }
+    for (name, table) in configuration.signers.iter().filter(|(name, _)| asked.is_none_or(|asked| asked == *name)) {
+        match signer_certificate::present(data, name) {
+            Ok(certificate) => all.push(One {
+                about: format!("{RINGS}/{name}/own/{}.pem", signer_certificate::LABEL),
+                authority: &table.authority,
+                certificate,
+                status: status(name, EnrolmentPlace::Signer),
                 ask: format!("bulla key enrol {}", mend::shell(name)),
             }),
             Err(error) => {
@@ -124,7 +139,7 @@ fn certificates<'a>(
                 about,
                 authority: &table.authority,
                 certificate: present.map(|(certificate, _)| certificate),
-                status: status(label, false),
+                status: status(label, EnrolmentPlace::Tls),
                 ask: format!("bulla cert renew {}", mend::shell(label)),
             }),
             Err(error) => {

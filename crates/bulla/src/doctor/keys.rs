@@ -206,7 +206,7 @@ fn anew(policy: Policy) -> Vec<String> {
 
 /// The commands by which one user's ring gets a certificate that another's has.
 fn shared(manager: &Manager, from: &str, to: &str, dn: &str) -> Option<Vec<String>> {
-    let (ring, dn) = (ring_of(manager, from)?, dn.parse::<Dn>().ok()?);
+    let (ring, dn) = (ring_of(manager, from)?, Dn::of_signer(dn).ok()?);
     let own = ring.own().iter().map(|own| &own.certificate);
     let mut certificates = own.chain(ring.people().iter().map(|person| &person.certificate));
     let wanted = certificates.find(|certificate| *certificate.dn() == dn)?;

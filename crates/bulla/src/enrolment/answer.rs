@@ -67,8 +67,8 @@ pub fn judge(mut came: Vec<Certificate>, wanted: &Wanted<'_>) -> Result<Good, En
     };
     let certificate = came.swap_remove(at);
     let Profile { dn, uses, alternative_names, .. } = wanted.profile;
-    if !wanted.any_subject && certificate.dn() != dn {
-        return Err(bad(format!("it is for {}, and not for {dn}", certificate.dn())));
+    if !wanted.any_subject && certificate.subject() != dn {
+        return Err(bad(format!("it is for {}, and not for {dn}", certificate.subject())));
     }
     if certificate.is_authority() {
         return Err(bad("it is an authority's".to_owned()));

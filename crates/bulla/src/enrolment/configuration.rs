@@ -21,6 +21,7 @@ use bulla_device::http::{Scheme, Url};
 use bulla_seal::certificate::create::AlternativeName;
 use bulla_seal::certificate::{KeySpec, KeyUse};
 use bulla_seal::dn::Dn;
+use bulla_seal::spiffe_id::is_of_process;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -53,6 +54,8 @@ pub struct Configuration {
     pub authorities: BTreeMap<String, AuthorityTable>,
     /// Key rings whose keys are renewed, by user.
     pub rings: BTreeMap<String, RingTable>,
+    /// Key rings whose keys for signatures alone an agent has, by user.
+    pub signers: BTreeMap<String, SignerTable>,
     /// Certificates under `tls/` that are renewed, by label.
     pub certificates: BTreeMap<String, CertificateTable>,
 }
@@ -164,6 +167,19 @@ pub struct RingTable {
     pub share: Vec<String>,
 }
 
+/// A key ring that signs with what an agent of SPIFFE has.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SignerTable {
+    /// The authority's name.
+    pub authority: String,
+    /// The name of the certificate that is taken, of several that the agent has; without it the first.
+    pub spiffe_id: Option<String>,
+    /// Users whose rings are to believe the trust domain too.
+    #[serde(default)]
+    pub share: Vec<String>,
+}
+
 /// A certificate of TLS.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -233,7 +249,8 @@ impl Configuration {
         let rings = read.rings.iter().map(|(name, ring)| (format!("rings.{name}"), &ring.authority));
         let certificates = read.certificates.iter();
         let certificates = certificates.map(|(name, one)| (format!("certificates.{name}"), &one.authority));
-        for (of, authority) in rings.chain(certificates) {
+        let signers = read.signers.iter().map(|(name, signer)| (format!("signers.{name}"), &signer.authority));
+        for (of, authority) in rings.chain(signers).chain(certificates) {
             if !read.authorities.contains_key(authority) {
                 return Err(bad(format!("{of}: there is no authorities.{authority}")));
             }
@@ -257,6 +274,16 @@ impl Configuration {
             authority.spiffe.is_some().then_some(user)
         }) {
             return Err(EnrolError::ShortLived { path: path.to_owned(), user: user.clone() });
+        }
+        for (user, signer) in &read.signers {
+            if read.authority(&signer.authority)?.spiffe.is_none() {
+                return Err(bad(format!(
+                    "signers.{user}: it needs an authority with spiffe; others are for rings.{user}"
+                )));
+            }
+            if let Some(id) = signer.spiffe_id.as_ref().filter(|id| !is_of_process(id)) {
+                return Err(bad(format!("signers.{user}: {id:?} is not the SPIFFE ID of a process")));
+            }
         }
         for (user, ring) in &read.rings {
             if read.authority(&ring.authority)?.acme.is_some() {
@@ -286,6 +313,14 @@ impl Configuration {
     /// [`EnrolError::NotConfigured`].
     pub fn ring(&self, user: &str) -> Result<&RingTable, EnrolError> {
         self.rings.get(user).ok_or_else(|| EnrolError::NotConfigured { what: format!("rings.{user}") })
+    }
+
+    /// What is said of a user's key for signatures alone.
+    ///
+    /// # Errors
+    /// [`EnrolError::NotConfigured`].
+    pub fn signer(&self, user: &str) -> Result<&SignerTable, EnrolError> {
+        self.signers.get(user).ok_or_else(|| EnrolError::NotConfigured { what: format!("signers.{user}") })
     }
 
     /// What is said of a certificate of TLS.

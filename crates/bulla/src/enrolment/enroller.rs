@@ -3,10 +3,10 @@
 use super::configuration::Configuration;
 use super::ring_certificate::{Enrolled, Site};
 use super::source::Source;
-use super::{EnrolError, due, tls_certificate};
+use super::{EnrolError, due, signer_certificate, tls_certificate};
 use crate::audit::{Entry, Kind, Who};
 use crate::calendar;
-use crate::catalog::status::{EnrolmentState, EnrolmentStatus};
+use crate::catalog::status::{EnrolmentPlace, EnrolmentState, EnrolmentStatus};
 use crate::events::Event;
 use crate::folders::{RINGS, TLS};
 use crate::key_rotation::{Rotation, Step, keeper};
@@ -123,6 +123,8 @@ impl Enrolments {
 enum Name {
     /// Of a user's ring.
     Ring(String),
+    /// Of a user's ring, to sign alone.
+    Signer(String),
     /// Of TLS, by its label.
     Tls(String),
 }
@@ -132,6 +134,7 @@ impl Name {
     fn stamp(&self, data: &Path) -> Option<SystemTime> {
         let path = match self {
             Name::Ring(user) => data.join(RINGS).join(user).join("own"),
+            Name::Signer(user) => signer_certificate::path(data, user),
             Name::Tls(label) => data.join(TLS).join(format!("{label}.pem")),
         };
         path.metadata().and_then(|facts| facts.modified()).ok()
@@ -141,6 +144,7 @@ impl Name {
     fn place(&self) -> String {
         match self {
             Name::Ring(user) => format!("rings/{user}"),
+            Name::Signer(user) => format!("rings/{user}/own/{}.pem", signer_certificate::LABEL),
             Name::Tls(label) => format!("tls/{label}.pem"),
         }
     }
@@ -196,7 +200,9 @@ impl Enroller {
         let rings = configuration.rings.iter().map(|(user, table)| (Name::Ring(user.clone()), &table.authority));
         let certificates = configuration.certificates.iter();
         let certificates = certificates.map(|(label, table)| (Name::Tls(label.clone()), &table.authority));
-        let all: BTreeMap<Name, &String> = rings.chain(certificates).collect();
+        let signers = configuration.signers.iter();
+        let signers = signers.map(|(user, table)| (Name::Signer(user.clone()), &table.authority));
+        let all: BTreeMap<Name, &String> = rings.chain(signers).chain(certificates).collect();
         self.tracked.retain(|name, _| all.contains_key(name));
         if self.configuration != configuration {
             // What failed may go well now.
@@ -244,9 +250,10 @@ impl Enroller {
 
 impl Tracked {
     fn status(&self, name: &Name, authority: &str, method: &'static str, wall: SystemTime) -> EnrolmentStatus {
-        let (name, is_ring) = match name {
-            Name::Ring(user) => (user.clone(), true),
-            Name::Tls(label) => (label.clone(), false),
+        let (name, place) = match name {
+            Name::Ring(user) => (user.clone(), EnrolmentPlace::Ring),
+            Name::Signer(user) => (user.clone(), EnrolmentPlace::Signer),
+            Name::Tls(label) => (label.clone(), EnrolmentPlace::Tls),
         };
         let due = self.certificate.as_ref().map(due::due);
         let state = match &self.certificate {
@@ -259,7 +266,7 @@ impl Tracked {
         };
         EnrolmentStatus {
             name,
-            is_ring,
+            place,
             authority: authority.to_owned(),
             method,
             state,
@@ -348,6 +355,7 @@ impl Task<'_> {
                 Enrolled::First(_) => {}
                 Enrolled::Installed(_) => tracked.is_sharing = true,
             },
+            Name::Signer(user) => drop(site.take_signer(user, source.as_ref())?),
             Name::Tls(label) => drop(site.renew_tls(label, source.as_ref())?),
         }
         (tracked.failures, tracked.why, tracked.waits_until, tracked.is_undecided) = (0, None, None, false);
@@ -389,18 +397,24 @@ impl Task<'_> {
     fn present(&self, site: &Site<'_>) -> Result<Option<Certificate>, EnrolError> {
         match self.name {
             Name::Ring(user) => site.first_due(user),
+            Name::Signer(user) => signer_certificate::present(site.data, user),
             Name::Tls(label) => Ok(tls_certificate::present(site.data, label)?.map(|(certificate, _)| certificate)),
         }
     }
 
-    /// Takes over which certificate there is. Of another one of TLS the audit log is told, by whomever it came: changes
-    /// of rings are there already.
+    /// Takes over which certificate there is. Of another one of TLS or of a signer the audit log is told, by whomever it
+    /// came: other changes of rings are there already.
     fn noticed(&self, tracked: &mut Tracked, certificate: Option<Certificate>) {
-        if let (Name::Tls(label), Some(new), Some(before)) = (self.name, &certificate, &tracked.certificate)
+        let key = match self.name {
+            Name::Ring(_) => None,
+            Name::Signer(user) => Some(("user", user)),
+            Name::Tls(label) => Some(("label", label)),
+        };
+        if let (Some((key, name)), Some(new), Some(before)) = (key, &certificate, &tracked.certificate)
             && new != before
         {
             let what = json!({
-                "label": label,
+                key: name,
                 "authority": self.authority,
                 "subject": new.dn().to_string(),
                 "serial": new.serial_hex(),

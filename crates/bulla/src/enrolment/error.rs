@@ -142,7 +142,7 @@ impl EnrolError {
                 rustix::process::geteuid().as_raw()
             ),
             EnrolError::ShortLived { .. } => {
-                "spiffe is for certificates of TLS; let the ring have an authority with command or cmp".to_owned()
+                "signers in the place of rings has it sign with that; for what is sealed for it, let the ring have an authority with command or cmp".to_owned()
             }
             EnrolError::Late { .. } => "`seconds` of the authority gives it more time".to_owned(),
             EnrolError::TermsNotAgreed { .. } => {

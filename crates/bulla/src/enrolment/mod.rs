@@ -2,7 +2,7 @@
 //!
 //! [`configuration`] says from where, [`source`] asks there ([`command`]: a program; [`cmp`] and [`acme`]: by a
 //! protocol over [`web`]; [`spiffe`]: an agent on this machine), and [`answer`] judges what came before anything is
-//! kept. [`ring_certificate`] and [`tls_certificate`] renew one certificate, for `bulla key enrol` and `bulla cert
+//! kept. [`ring_certificate`], [`signer_certificate`] and [`tls_certificate`] renew one certificate, for `bulla key enrol` and `bulla cert
 //! renew` as well as for [`enroller`], the queue manager's part, which knows by [`due`] when. The renewal of a ring's
 //! key is a change of that key ([`crate::key_rotation`]) whose certificate comes from elsewhere.
 
@@ -16,6 +16,7 @@ pub mod enroller;
 mod error;
 pub mod ring_certificate;
 pub mod safe_file;
+pub mod signer_certificate;
 pub mod source;
 pub mod spiffe;
 pub mod tls_certificate;

@@ -52,7 +52,7 @@ pub enum Enrolled {
 }
 
 impl<'a> Site<'a> {
-    fn keys<'k>(&'k self, passphrase: Option<&'k Passphrase>) -> Keys<'k> {
+    pub(super) fn keys<'k>(&'k self, passphrase: Option<&'k Passphrase>) -> Keys<'k> {
         let now = (self.clock)();
         match self.by_hand {
             true => Keys::new(self.data, passphrase, now),
@@ -231,7 +231,8 @@ impl<'a> Site<'a> {
     fn give(&self, user: &str, table: &RingTable) -> Result<(), EnrolError> {
         let keys = self.keys(None);
         let survey = ring::survey(&keys.ring_dir(user)?)?;
-        let Some(own) = survey.own.iter().max_by_key(|own| own.certificate.not_before()) else { return Ok(()) };
+        let lasting = survey.own.iter().filter(|own| !own.certificate.dn().is_spiffe_id());
+        let Some(own) = lasting.max_by_key(|own| own.certificate.not_before()) else { return Ok(()) };
         let at = own.certificate.not_before();
         let question = PathQuestion { usage: None, revocation: Revocation::None, at, now: (self.clock)() };
         let proof = survey.ring.prove(&own.certificate, &own.chain, &question);

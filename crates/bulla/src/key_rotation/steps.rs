@@ -381,7 +381,8 @@ impl<'a> Keys<'a> {
         let survey = ring::survey(&self.ring_dir(user)?)?;
         let in_use = in_use(&survey, self.now);
         let unknown = |serial: &str| RotationError::UnknownKey { user: user.to_owned(), serial: serial.to_owned() };
-        for own in &survey.own {
+        // What an agent gives is replaced by the next that it gives.
+        for own in survey.own.iter().filter(|own| !own.certificate.dn().is_spiffe_id()) {
             let old = KeyFacts::of(&own.certificate);
             if !is_meant(&old) || found.iter().any(|rotation| rotation.old == old) {
                 continue;
@@ -495,20 +496,22 @@ impl<'a> Keys<'a> {
 
     fn key_to_replace(&self, ring: &Ring, serial: Option<&str>) -> Result<std::sync::Arc<Own>, RotationError> {
         let user = || ring.user().to_owned();
+        // What an agent of SPIFFE gives is not changed here.
+        let mut own = ring.own().iter().filter(|own| !own.certificate.dn().is_spiffe_id());
         if let Some(serial) = serial {
-            let own = ring.own().iter().find(|own| KeyFacts::of(&own.certificate).has_serial(serial));
+            let own = own.find(|own| KeyFacts::of(&own.certificate).has_serial(serial));
             return own.cloned().ok_or_else(|| RotationError::UnknownKey { user: user(), serial: serial.to_owned() });
         }
         let is_good = |own: &&std::sync::Arc<Own>, role: Role| believes(ring, own, role, self.now).is_ok();
-        let signs = ring.own().iter().find(|own| is_good(own, Role::Sign));
-        let opens = ring.own().iter().find(|own| is_good(own, Role::Encrypt));
+        let signs = own.clone().find(|own| is_good(own, Role::Sign));
+        let opens = own.clone().find(|own| is_good(own, Role::Encrypt));
         match (signs, opens) {
             (Some(signs), Some(opens)) if signs.certificate != opens.certificate => Err(RotationError::SeveralKeys {
                 user: user(),
                 serials: [signs, opens].map(|own| own.certificate.serial_hex()),
             }),
             // Where none is good any more, the one that was good last.
-            _ => opens.or(signs).or(ring.own().first()).cloned().ok_or_else(|| RotationError::NoKey { user: user() }),
+            _ => opens.or(signs).or(own.next()).cloned().ok_or_else(|| RotationError::NoKey { user: user() }),
         }
     }
 
@@ -616,7 +619,8 @@ impl<'a> Keys<'a> {
 
 /// The certificates of the keys that sign and open new messages; the newest of the ring where none is good.
 fn in_use(survey: &Survey, now: SystemTime) -> Vec<Certificate> {
-    let mut newest: Vec<_> = survey.own.iter().collect();
+    // What an agent of SPIFFE gives is not changed here.
+    let mut newest: Vec<_> = survey.own.iter().filter(|own| !own.certificate.dn().is_spiffe_id()).collect();
     newest.sort_by_key(|own| {
         let serial = own.certificate.serial_der().to_vec();
         std::cmp::Reverse((own.certificate.not_before(), serial.len(), serial))

@@ -28,7 +28,7 @@ pub fn enrolments_text(all: &[EnrolmentStatus]) -> String {
     for (name, help, value) in gauges {
         family.begin(name, "gauge", help);
         for one in all.iter().take(OBJECTS_LABELLED_MAX) {
-            let place = if one.is_ring { "ring" } else { "tls" };
+            let place = one.place.word().to_ascii_lowercase();
             if let Some(value) = value(one) {
                 family.sample("", &format!("place=\"{place}\",name=\"{}\"", escaped(&one.name)), value);
             }
@@ -40,13 +40,13 @@ pub fn enrolments_text(all: &[EnrolmentStatus]) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::catalog::status::EnrolmentState;
+    use crate::catalog::status::{EnrolmentPlace, EnrolmentState};
 
     /// One that did not come, and one that is there.
     pub(in crate::metrics) fn two() -> Vec<EnrolmentStatus> {
         let missing = EnrolmentStatus {
             name: "billing".into(),
-            is_ring: true,
+            place: EnrolmentPlace::Ring,
             authority: "company".into(),
             method: "COMMAND",
             state: EnrolmentState::Failing,
@@ -59,7 +59,8 @@ pub(super) mod tests {
             why: "no answer within 60 s".into(),
         };
         let name = "server".into();
-        let there = EnrolmentStatus { name, is_ring: false, until_ms: Some(9_500), failures: 0, ..missing.clone() };
+        let there =
+            EnrolmentStatus { name, place: EnrolmentPlace::Tls, until_ms: Some(9_500), failures: 0, ..missing.clone() };
         vec![missing, there]
     }
 

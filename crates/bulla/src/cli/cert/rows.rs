@@ -88,7 +88,10 @@ pub(super) fn ring_rows(data: &Data<'_>, only: Option<&str>, now: SystemTime) ->
         let people = survey.ring.people().iter();
         let people = people.map(|one| ("person", one.label.clone(), &one.certificate, one.chain.as_slice()));
         let trust = survey.ring.trust().iter().map(|root| ("trust", label_of(root), root, &[][..]));
-        for (place, label, certificate, chain) in own.chain(people).chain(trust) {
+        let domains = survey.ring.domains().iter();
+        let domains = domains.flat_map(|(domain, all)| all.iter().map(move |root| (domain, root)));
+        let domains = domains.map(|(domain, root)| ("trust", format!("spiffe.{domain}"), root, &[][..]));
+        for (place, label, certificate, chain) in own.chain(people).chain(trust).chain(domains) {
             let status = match place {
                 "trust" => certificate.check_dates(now).map_or_else(|error| word(&error), |()| "valid".to_owned()),
                 _ => status(&survey.ring, certificate, chain, now),

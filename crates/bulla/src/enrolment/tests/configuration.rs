@@ -94,4 +94,13 @@ fn an_agent_of_spiffe_gives_certificates_of_tls_with_their_keys() {
     let error = Configuration::parse(&ring, Path::new("/data/enrolment.toml")).unwrap_err();
     assert!(matches!(&error, EnrolError::ShortLived { user, .. } if user == "billing"), "{error}");
     assert!(error.hint().is_some());
+    let signer = |id: &str| format!("{text}[signers.billing]\nauthority = \"spire\"\nspiffe_id = \"{id}\"\n");
+    let read = Configuration::parse(&signer("spiffe://a.example/billing"), Path::new("/data/enrolment.toml")).unwrap();
+    assert_eq!(read.signer("billing").unwrap().spiffe_id.as_deref(), Some("spiffe://a.example/billing"));
+    refused(&signer("spiffe://a.example"), "is not the SPIFFE ID of a process");
+    refused(&format!("{}dn = \"CN=b\"\n", signer("spiffe://a.example/b")), "unknown field `dn`");
+    refused(&format!("{text}[signers.billing]\nauthority = \"none\"\n"), "there is no authorities.none");
+    let company = "[authorities.company]\ncmp = \"http://ca.example/\"\ntrust = \"root.pem\"\n";
+    let other = format!("{text}{company}[signers.billing]\nauthority = \"company\"\n");
+    refused(&other, "it needs an authority with spiffe");
 }

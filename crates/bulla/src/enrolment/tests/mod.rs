@@ -11,7 +11,7 @@ use super::enroller::{Enroller, Enrolments, Host};
 use super::source::{Question, Source};
 use super::{EnrolError, due};
 use crate::audit::Entry;
-use crate::catalog::status::{EnrolmentState, EnrolmentStatus};
+use crate::catalog::status::{EnrolmentPlace, EnrolmentState, EnrolmentStatus};
 use crate::events::Event;
 use crate::folders::{AUTHORITIES, RINGS, TLS};
 use crate::key_rotation::Rotation;

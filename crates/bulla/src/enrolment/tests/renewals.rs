@@ -18,7 +18,7 @@ fn a_first_key_is_made_and_shared_and_renewed_at_two_thirds_of_its_life() {
     let others = ring::survey(&site.ring("orders")).unwrap();
     assert_eq!(others.ring.people()[0].certificate, first);
     let row = site.row("billing");
-    assert_eq!((row.state, row.failures, row.is_ring), (EnrolmentState::Valid, 0, true));
+    assert_eq!((row.state, row.failures, row.place), (EnrolmentState::Valid, 0, EnrolmentPlace::Ring));
     let due = due::due(&first);
     let (earliest, latest) = (first.not_before() + DAY * 57, first.not_before() + DAY * 60);
     assert!((earliest..=latest).contains(&due), "{:?}", due.duration_since(first.not_before()));
