@@ -56,16 +56,16 @@ impl Store {
         if self.reads.is_waiting() {
             self.collect_reads(now)?;
         }
-        if self.journal.synced > synced_before {
-            if self.carrying.is_none() && self.journal.checkpoint_due(&self.limits) {
-                self.checkpoint(false)?;
-            }
-            if self.journal.backlog_bytes() <= self.limits.backlog_bytes_max / 2
-                && std::mem::take(self.backlogged.get_mut())
-            {
-                for queue in self.queues.values_mut() {
-                    mark_freed(queue, &mut self.freed);
-                }
+        let may_be_due = self.journal.synced > synced_before || self.journal.has_refused();
+        if may_be_due && self.carrying.is_none() && self.journal.checkpoint_due(&self.messages, &self.limits) {
+            self.checkpoint(false)?;
+        }
+        if self.journal.synced > synced_before
+            && self.journal.backlog_bytes() <= self.limits.backlog_bytes_max / 2
+            && std::mem::take(self.backlogged.get_mut())
+        {
+            for queue in self.queues.values_mut() {
+                mark_freed(queue, &mut self.freed);
             }
         }
         Ok(())

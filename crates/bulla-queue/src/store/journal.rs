@@ -95,6 +95,10 @@ pub(super) struct Journal {
     superseded: HashMap<u64, u32, IdBuildHasher>,
     pub(super) live_bytes: u64,
     checkpoint_at: u64,
+    /// Whether something was refused for want of space since the last checkpoint.
+    has_refused: bool,
+    /// Where the oldest message lay that was needed at the last checkpoint; the log's start when the store was opened.
+    needed_from: u64,
     /// What may be let go once a batch is synced.
     releases: VecDeque<(u64, Position)>,
     spare: Vec<Batch>,
@@ -130,6 +134,8 @@ impl Journal {
             superseded: HashMap::default(),
             live_bytes: 0,
             checkpoint_at: end.0,
+            has_refused: false,
+            needed_from: log.start().0,
             releases: VecDeque::new(),
             spare: Vec::new(),
             spare_marks: Vec::new(),
@@ -155,11 +161,14 @@ impl Journal {
             let besides = self.closed_bytes + self.open_bytes() + keep;
             let reserved = self.log.reserve(batch_bytes, besides);
             self.short |= reserved.is_err();
+            self.has_refused |= reserved.is_err();
             self.granted = 0; // the log counts anew
             return reserved.map_err(|error| self.refused(error));
         }
         let wanted = self.closed_bytes + self.open_bytes() + batch_bytes + keep;
-        if wanted <= self.granted { Ok(()) } else { self.grant(wanted) }
+        let granted = if wanted <= self.granted { Ok(()) } else { self.grant(wanted) };
+        self.has_refused |= granted.is_err();
+        granted
     }
 
     fn grant(&mut self, wanted: u64) -> Result<(), JournalError> {
@@ -409,12 +418,28 @@ impl Journal {
         }
     }
 
+    /// Whether something was refused for want of space since the last checkpoint.
+    pub(super) fn has_refused(&self) -> bool {
+        self.has_refused
+    }
+
     // ---- checkpoints
 
-    /// Whether it is time for a checkpoint; sooner when space is short, since only a checkpoint lets dead segments go.
-    pub(super) fn checkpoint_due(&self, limits: &Limits) -> bool {
+    /// Whether it is time for a checkpoint; sooner when space is short, since only a checkpoint lets dead segments go:
+    /// few bytes that were written may say of many that they are not needed.
+    pub(super) fn checkpoint_due(&mut self, messages: &Messages, limits: &Limits) -> bool {
         let written = self.open.at - self.checkpoint_at;
-        written >= limits.checkpoint_bytes || (self.short && written >= limits.reserve_bytes / SHORT_DIVISOR)
+        if written >= limits.checkpoint_bytes || !(self.short || self.has_refused) {
+            return written >= limits.checkpoint_bytes;
+        }
+        let part = limits.reserve_bytes / SHORT_DIVISOR;
+        written >= part || self.needed_from(messages).saturating_sub(self.needed_from) >= part.max(1)
+    }
+
+    /// Where the oldest message lies that is needed.
+    fn needed_from(&mut self, messages: &Messages) -> u64 {
+        self.oldest(messages);
+        self.order.front().map_or(self.open.at, |&(at, _)| at)
     }
 
     /// Bytes to carry forward at this checkpoint, and space to leave. Nothing while the log is short or half of it is
@@ -484,7 +509,9 @@ impl Journal {
             self.order.retain(|(_, id)| messages.slot(MessageId(*id)).is_some());
             self.superseded.retain(|id, _| messages.slot(MessageId(*id)).is_some());
         }
-        let before = self.order.front().map_or(at, |&(oldest, _)| oldest.min(at));
+        self.has_refused = false;
+        self.needed_from = self.order.front().map_or(at, |&(oldest, _)| oldest.min(at));
+        let before = self.needed_from;
         let before = objects_at.map_or(before, |oldest| oldest.min(before));
         self.releases.push_back((self.number, Position(before)));
         self.checkpoint_at = self.open.at;
