@@ -169,6 +169,8 @@ impl std::error::Error for LogError {}
 pub enum Claim {
     /// Leaves a log alone whose owner still answers.
     IfFree,
+    /// The owner of that epoch has said in the log that it is gone, and is not asked. A later one is.
+    After(Epoch),
     /// The operator's word, or a monitor's that heard nothing for too long. A file log can't be forced: its lock
     /// vanishes with its owner.
     Force,

@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::engine::{Engine, Expect, Fetched, Pause, Refusal, Stored};
 use crate::frame::{FRAME_HEADER_BYTES, Frame, FrameError, Kind, Part};
 use crate::options::{
-    ANSWER_WITHIN, COUNT_EVERY, ENGINE_WITHIN, OWNER_ANSWERS_WITHIN, PART_BYTES, READ_CACHE_BYTES_MAX, SENDS_AFTER,
-    SETTLE_WITHIN,
+    ANSWER_WITHIN, COUNT_EVERY, ENGINE_WITHIN, OWNER_ABSENT_FOR, OWNER_ANSWERS_WITHIN, OWNER_ASKED_EVERY, PART_BYTES,
+    READ_CACHE_BYTES_MAX, SENDS_AFTER, SETTLE_WITHIN,
 };
 use crate::shared::{Ownership, Shared, damaged, hold, uptime};
 use crate::table::{Entry, Misfit, Table};
@@ -119,10 +119,16 @@ impl Control {
             None => 0,
         };
         let known = hold(&self.shared.table).epoch;
-        if how == Claim::IfFree && self.is_present(last_epoch.max(known)).await {
-            return Err(LogError::Owned { epoch: Some(Epoch(last_epoch.max(known))) });
+        let latest = last_epoch.max(known);
+        let asks = match how {
+            Claim::IfFree => true,
+            Claim::After(Epoch(gone)) => gone != latest,
+            Claim::Force => false,
+        };
+        if asks && self.is_present(latest).await {
+            return Err(LogError::Owned { epoch: Some(Epoch(latest)) });
         }
-        let epoch = last_epoch.max(known).saturating_add(1);
+        let epoch = latest.saturating_add(1);
         let info = self.until(deadline, async |engine| engine.info().await).await?;
         self.shared.counted(info.bytes, info.bytes_max);
         let at = hold(&self.shared.table).end;
@@ -154,8 +160,9 @@ impl Control {
         }
         let end = table.end;
         drop(table);
-        // The first owner follows no one. Nor would one after an owner that is known to have sent its last.
-        let sends_from = if last.is_none() { began } else { uptime() + SENDS_AFTER };
+        // The first owner follows no one, and another one has said that it has sent its last.
+        let follows_none = last.is_none() || how == Claim::After(Epoch(latest));
+        let sends_from = if follows_none { began } else { uptime() + SENDS_AFTER };
         *hold(&self.shared.ownership) = Some(Ownership { epoch, fence, last: fence, sends_from, shown: began });
         Ok(Some((Epoch(epoch), Position(end))))
     }
@@ -181,23 +188,41 @@ impl Control {
         if epoch == 0 {
             return false;
         }
-        let until = Instant::now() + OWNER_ANSWERS_WITHIN;
+        let begun = Instant::now();
         let inbox = self.engine.client.new_inbox();
         let Ok(mut answers) = self.engine.client.subscribe(inbox.clone()).await else { return false };
-        if self.engine.client.publish_with_reply(self.engine.ask(), inbox, Bytes::new()).await.is_err() {
-            return false;
-        }
-        while let Ok(Some(message)) = timeout_at(until, answers.next()).await {
-            if message.status == Some(async_nats::StatusCode::NO_RESPONDERS) {
+        // Whether the engine has said of each question that there is none to answer it.
+        let mut is_absent = true;
+        loop {
+            let asked = self.engine.client.publish_with_reply(self.engine.ask(), inbox.clone(), Bytes::new()).await;
+            if asked.is_err() {
                 return false;
             }
-            let Some(presence) = message.payload.first_chunk::<PRESENCE_BYTES>() else { continue };
-            let number = |at: usize| presence[at..at + 8].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-            if number(0) >= epoch && number(8) != self.instance {
-                return true;
+            let next = Instant::now() + OWNER_ASKED_EVERY;
+            let mut was_unheard = false;
+            while let Ok(answer) = timeout_at(next, answers.next()).await {
+                match answer {
+                    None => return false,
+                    Some(message) if message.status == Some(async_nats::StatusCode::NO_RESPONDERS) => {
+                        was_unheard = true
+                    }
+                    Some(message) if self.is_of_owner(&message.payload, epoch) => return true,
+                    Some(_) => {}
+                }
+            }
+            is_absent &= was_unheard;
+            let waits = if is_absent { OWNER_ABSENT_FOR } else { OWNER_ANSWERS_WITHIN };
+            if begun.elapsed() >= waits {
+                return false;
             }
         }
-        false
+    }
+
+    /// Whether an answer is that of another owner with that epoch, or a later one.
+    fn is_of_owner(&self, answer: &[u8], epoch: u64) -> bool {
+        let Some(presence) = answer.first_chunk::<PRESENCE_BYTES>() else { return false };
+        let number = |at: usize| presence[at..at + 8].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        number(0) >= epoch && number(8) != self.instance
     }
 
     // ---- replay

@@ -36,8 +36,13 @@ pub const ENGINE_WITHIN: Duration = Duration::from_secs(30);
 /// How long the stream's leader may answer nothing before it is asked by way of another server: about as long as an
 /// election. A server that is cut off from the others keeps its clients, and does not reach the leader.
 pub const UNHEARD_MAX: Duration = Duration::from_secs(6);
-/// How long an owner has to answer whether it is there.
-pub const OWNER_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+/// How long an owner may be silent before it counts as gone. It is asked again and again meanwhile.
+pub const OWNER_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+/// How long the engine has to say that the owner does not listen before it counts as gone: an owner whose server died
+/// finds another one sooner.
+pub const OWNER_ABSENT_FOR: Duration = Duration::from_secs(1);
+/// How often an owner is asked.
+pub const OWNER_ASKED_EVERY: Duration = Duration::from_millis(250);
 /// How long what is in the log may be sent after the beginning of the last append or look that succeeded.
 pub const OWNED_FOR: Duration = Duration::from_millis(800);
 /// How long a claimant sends nothing: longer than that, so that what the former owner sent last is on its way.

@@ -115,6 +115,29 @@ impl Standby {
         }
     }
 
+    /// How far it has read; none before it has read anything.
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        self.at
+    }
+
+    /// A note, as [`Store::note`].
+    #[must_use]
+    pub fn note(&self, name: &str) -> Option<&[u8]> {
+        self.replay.notes.get(name)
+    }
+
+    /// The queues, in no order.
+    pub fn queue_names(&self) -> impl Iterator<Item = &str> {
+        let Replay { queues, deleted, .. } = &self.replay;
+        queues.iter().filter(|(queue, _)| !deleted.contains(queue)).map(|(_, name)| name.as_str())
+    }
+
+    /// The objects that are defined, as [`Store::object_names`].
+    pub fn object_names(&self) -> impl Iterator<Item = &str> {
+        self.replay.objects.names()
+    }
+
     /// How many messages it knows of. Looks at each.
     #[must_use]
     pub fn messages(&self) -> usize {
