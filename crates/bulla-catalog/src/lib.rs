@@ -34,7 +34,7 @@ pub use objects::{
     ADAPTERS_MAX, AliasQueue, BASE_TOPIC, Backout, BaseProfile, CHANNEL_NAME_CHARS_MAX, CHANNELS_MAX,
     ChannelDefinition, ChannelKind, DEPTH_MAX, DEVICES_MAX, DISPATCHERS_MAX, Definitions, Delivery, DeviceDefinition,
     Full, LOG_IN_IDLE_SECONDS, LOG_IN_LIFE_SECONDS, LocalQueue, MESSAGE_BYTES_MAX, ModelQueue, ModelSetup, Named,
-    Needed, Object, Protection, QueueManager, RemoteQueue, Setup, Sort, Subscription, TokenSetup, Topic, TransitSetup,
-    TriggerType, Usage,
+    Needed, Object, Protection, QueueManager, RemoteQueue, Setup, SharedGroup, Sort, Subscription, TokenSetup, Topic,
+    TransitSetup, TriggerType, Usage,
 };
 pub use resolve::{Destination, ResolveError, Resolved, Transmission};

@@ -6,6 +6,16 @@ pub const DEAD_LETTER_QUEUE: &str = "SYSTEM.DEAD.LETTER.QUEUE";
 /// Where defective messages go.
 pub const ERROR_QUEUE: &str = "SYSTEM.PROTECTION.ERROR.QUEUE";
 
+/// Where defective messages of a group's shared queues go: in the same log, so that one moves there in one unit.
+pub fn error_queue_of(group: &str) -> String {
+    format!("SYSTEM.ERROR.{group}")
+}
+
+/// Where messages of a group's shared queues go that can't be processed or delivered.
+pub fn dead_letter_queue_of(group: &str) -> String {
+    format!("SYSTEM.DEAD.{group}")
+}
+
 /// What dynamic queues are made of unless they ask for another model.
 pub const DEFAULT_MODEL: &str = "SYSTEM.DEFAULT.MODEL.QUEUE";
 

@@ -13,9 +13,9 @@ use bulla_catalog::limits::UserStatus;
 use bulla_catalog::lockouts::InForce;
 use bulla_catalog::log_ins::LoggedIn;
 use bulla_catalog::status::{
-    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, EnrolmentStatus, InitiatorStatus,
-    KeyRotationStatus, KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel, SubscriptionStatus,
-    TaskSnapshot, TopicStatus,
+    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, EnrolmentStatus, GroupStatus,
+    InitiatorStatus, KeyRotationStatus, KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel,
+    SubscriptionStatus, TaskSnapshot, TopicStatus,
 };
 use bulla_catalog::{Change, DeadLetter, Definitions, QueueManager};
 use std::fmt::{self, Display};
@@ -214,6 +214,36 @@ pub trait Administered {
         None
     }
 
+    /// Takes part in a defined group of shared queues. Returns once it is on its way:
+    /// [`group_status`](Self::group_status) tells how far it came. Whatever shares no queues refuses.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    fn start_group(&mut self, name: &str) -> Result<(), AdminError> {
+        Err(AdminError::NoGroups { name: name.to_owned() })
+    }
+
+    /// Takes no part in a group any more. Returns once its queues are not open here. Whatever shares no queues refuses.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    fn stop_group(&mut self, name: &str) -> Result<(), AdminError> {
+        Err(AdminError::NoGroups { name: name.to_owned() })
+    }
+
+    /// Owns a group, whoever owns it now. Returns once that is on its way. Whatever shares no queues refuses.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    fn take_group_over(&mut self, name: &str) -> Result<(), AdminError> {
+        Err(AdminError::NoGroups { name: name.to_owned() })
+    }
+
+    /// What goes on in a group, as this member sees it; none when there is no such group, or no queues are shared here.
+    fn group_status(&self, _name: &str) -> Option<GroupStatus> {
+        None
+    }
+
     /// What every device has done: until now, or as it was kept last by a moment, milliseconds since 1970, UTC.
     ///
     /// # Errors
@@ -365,6 +395,11 @@ pub enum AdminError {
         /// The device.
         name: String,
     },
+    /// No queues are shared here: 2102.
+    NoGroups {
+        /// The group.
+        name: String,
+    },
     /// A channel must not run for this: 4031.
     ChannelInUse {
         /// The channel.
@@ -425,7 +460,7 @@ impl AdminError {
             AdminError::Unknown { .. } => 2085,
             AdminError::NotKept { .. } => 3200,
             AdminError::Running { .. } => 2042,
-            AdminError::NoDevices { .. } | AdminError::NoChannels { .. } => 2102,
+            AdminError::NoDevices { .. } | AdminError::NoChannels { .. } | AdminError::NoGroups { .. } => 2102,
             AdminError::ChannelInDoubt { .. } => 4025,
             AdminError::ChannelInUse { .. } => 4031,
             AdminError::UnknownChannel { .. } => 4032,
@@ -447,6 +482,7 @@ impl Display for AdminError {
             AdminError::NotAuthorised { command, needs } => write!(f, "{command} takes the role {needs}"),
             AdminError::Running { name, state } => write!(f, "device {name} is {state}"),
             AdminError::NoDevices { name } => write!(f, "no devices run here, {name} neither"),
+            AdminError::NoGroups { name } => write!(f, "no queues are shared here, those of {name} neither"),
             AdminError::ChannelInUse { name, state } => write!(f, "channel {name} is {state}"),
             AdminError::UnknownChannel { name } => write!(f, "channel {name} does not exist"),
             AdminError::ChannelNotActive { name } => write!(f, "channel {name} is not active"),

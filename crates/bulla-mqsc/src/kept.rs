@@ -38,6 +38,17 @@ pub fn queue_of(record: &str) -> Option<&str> {
     }
 }
 
+/// The queue that a record gives rights on, by its name alone, and whom. None for any other record.
+pub fn record_of(record: &str) -> Option<(&str, Entity)> {
+    let queue = queue_of(record).filter(|_| record.starts_with(AUTHORITY_RECORD.word()))?;
+    let (_, entity) = record.rsplit_once('"')?;
+    let (word, name) = entity.trim_start().split_once(' ')?;
+    [Entity::principal(name), Entity::Group(name.to_owned())]
+        .into_iter()
+        .find(|entity| entity.word() == word)
+        .map(|entity| (queue, entity))
+}
+
 /// The place of a noun in the file; none for what this program does not know.
 fn place(noun: &str) -> Option<usize> {
     nouns::kept().find(|known| known.word() == noun).map(|known| known.place())

@@ -161,7 +161,10 @@ impl Planned {
                 noun(sort).check_command(&change, definitions)?;
                 noun(sort).running(&change, target)?
             }
-            None => None,
+            None => {
+                authority::check_command(&change, definitions)?;
+                None
+            }
         };
         let existed = existed(&change, definitions);
         let message = done(&change, existed);
@@ -236,6 +239,10 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Doing::StartDevice | Doing::StopDevice => {
             nouns::device::start_or_stop(statement, doing == Doing::StartDevice, target)
         }
+        Doing::StartGroup | Doing::StopGroup | Doing::TakeGroup => {
+            nouns::shared_group::carry_out(statement, doing, target)
+        }
+        Doing::DisplayGroupStatus => nouns::shared_group::display_status(statement, target).map(Outcome::Rows),
         Doing::DisplayDeviceStatus => status::display_devices(statement, target).map(Outcome::Rows),
         Doing::StartChannel | Doing::StopChannel | Doing::PingChannel | Doing::ResetChannel | Doing::ResolveChannel => {
             channel::command(statement, doing, target)

@@ -10,8 +10,8 @@
 use super::reply::show;
 use super::run::{AdminError, Administered, Applied, Replay, Replayed, execute};
 use bulla_catalog::status::{
-    ChannelState, ChannelStatus, DeviceMeters, DeviceState, DeviceStatus, InitiatorStatus, QueueStatus, Snapshot,
-    StopChannel, Tasks, TwoAverages,
+    ChannelState, ChannelStatus, DeviceMeters, DeviceState, DeviceStatus, GroupState, GroupStatus, InitiatorStatus,
+    QueueStatus, Snapshot, StopChannel, Tasks, TwoAverages,
 };
 use bulla_catalog::{Change, Definitions, Object, Sort};
 use bulla_device::{Form, Meters, Operation, Shape};
@@ -32,6 +32,8 @@ pub(crate) struct Paper {
     /// Signatures made, by device.
     signed: BTreeMap<String, u64>,
     kept: Option<Snapshot>,
+    /// Shared groups that were started.
+    groups: BTreeMap<String, GroupState>,
     /// Instances of channels.
     channels: BTreeMap<String, Vec<ChannelStatus>>,
 }
@@ -45,6 +47,7 @@ impl Paper {
             offline: BTreeMap::new(),
             signed: BTreeMap::new(),
             kept: None,
+            groups: BTreeMap::new(),
             channels: BTreeMap::new(),
         }
     }
@@ -194,6 +197,37 @@ impl Administered for Paper {
 
     fn queue_status(&self, name: &str) -> Option<QueueStatus> {
         self.definitions.queues.get(name).map(|_| self.status.get(name).cloned().unwrap_or_default())
+    }
+
+    fn start_group(&mut self, name: &str) -> Result<(), AdminError> {
+        self.groups.insert(name.into(), GroupState::Standby);
+        Ok(())
+    }
+
+    fn stop_group(&mut self, name: &str) -> Result<(), AdminError> {
+        self.groups.remove(name);
+        Ok(())
+    }
+
+    fn take_group_over(&mut self, name: &str) -> Result<(), AdminError> {
+        match self.groups.get_mut(name) {
+            Some(state) => {
+                *state = GroupState::Owner;
+                Ok(())
+            }
+            None => Err(AdminError::Failed { reason: 2102, detail: format!("shared group {name} is STOPPED here") }),
+        }
+    }
+
+    fn group_status(&self, name: &str) -> Option<GroupStatus> {
+        self.definitions.shared_groups.get(name)?;
+        let Some(state) = self.groups.get(name).copied() else { return Some(GroupStatus::default()) };
+        let is_owner = state == GroupState::Owner;
+        let (owner, owner_address) = if is_owner { ("DEMO", "qm1:5672") } else { ("QM2", "qm2:5672") };
+        let survives = if is_owner { "MINORITYPOWER" } else { "" };
+        let (owner, owner_address, epoch) = (owner.into(), owner_address.into(), 2 + u64::from(is_owner));
+        let known = GroupStatus { owner, owner_address, epoch, survives, ..GroupStatus::default() };
+        Some(GroupStatus { state, since_ms: NOW_MS, position: 4_096, messages: 7, ..known })
     }
 
     fn start_device(&mut self, name: &str) -> Result<(), AdminError> {

@@ -77,11 +77,18 @@ impl Authorities {
     /// of the user, of each of its groups, and of every signed-in user: some microseconds, once for each link.
     #[must_use]
     pub fn rights(&self, user: Option<&str>, object: ObjectType, name: &str) -> Rights {
-        let of = |entity: &Entity| self.records.rights(entity, object, name);
-        let Some(user) = user else { return of(&Entity::principal(ANONYMOUS)) };
-        let groups = self.groups.of(user).map(|group| of(&Entity::Group(group.to_owned())));
-        let own = [of(&Entity::principal(user)), of(&Entity::principal(SIGNED_IN))];
-        groups.chain(own).fold(Rights::NONE, Rights::with)
+        let rights = self.entities(user).map(|entity| self.records.rights(&entity, object, name));
+        rights.fold(Rights::NONE, Rights::with)
+    }
+
+    /// Whose records count for a user: `user` is none for a client that has not signed in.
+    pub fn entities(&self, user: Option<&str>) -> impl Iterator<Item = Entity> {
+        let groups = user.map(|user| self.groups.of(user).map(|group| Entity::Group(group.to_owned())));
+        let own = match user {
+            None => [Some(Entity::principal(ANONYMOUS)), None],
+            Some(user) => [Some(Entity::principal(user)), Some(Entity::principal(SIGNED_IN))],
+        };
+        groups.into_iter().flatten().chain(own.into_iter().flatten())
     }
 }
 

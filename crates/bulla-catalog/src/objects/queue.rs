@@ -72,6 +72,9 @@ pub struct LocalQueue {
     pub groups: bool,
     /// MAXHANDS, UNACKED and MSGRATE.
     pub limit: QueueLimit,
+    /// QSGROUP, with QSGDISP(SHARED): the group of shared queues in whose log it lies; none for a queue of this queue
+    /// manager alone.
+    pub group: Option<String>,
 }
 
 /// BACKOUT: who heeds BOTHRESH.
@@ -160,6 +163,7 @@ impl Default for LocalQueue {
             process: None,
             groups: false,
             limit: QueueLimit::default(),
+            group: None,
         }
     }
 }

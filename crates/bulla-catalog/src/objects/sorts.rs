@@ -190,6 +190,8 @@ sorts! {
         Device: super::DeviceDefinition, "device", devices;
         /// Ways to and from other queue managers.
         Channel: super::ChannelDefinition, "channel", channels;
+        /// Groups of shared queues that this queue manager is a member of.
+        SharedGroup: super::SharedGroup, "shared group", shared_groups;
     } within {
         /// Users who share rights.
         Group: authority::Group, "group", authorities.groups;

@@ -8,6 +8,7 @@ mod key_rotation;
 mod key_use;
 mod protection;
 mod queue;
+mod shared_group;
 mod task;
 mod topic;
 
@@ -20,6 +21,7 @@ pub use key_use::{KeyUseStatus, MissingKey, NeededKey, Stranded};
 pub use protection::Deed;
 pub use protection::{DeviceWait, ProtectionMeters};
 pub use queue::{PolicySnapshot, PolicyStatus, QueueSnapshot, QueueStatus};
+pub use shared_group::{GroupState, GroupStatus};
 pub use task::{TaskKind, TaskMeters, TaskSnapshot};
 pub use topic::{SubscriptionStatus, TopicStatus};
 

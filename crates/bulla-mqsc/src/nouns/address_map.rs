@@ -20,7 +20,7 @@ const QUEUE: &str = "QUEUE";
 const TOPIC: &str = "TOPIC";
 
 pub(super) static ADDRESS_MAP: ObjectNoun<MappedTo> =
-    ObjectNoun { word: WORD, short: &[], many: "address maps", place: 15, fields: &[FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "address maps", place: 16, fields: &[FIELDS], commands: &COMMANDS };
 
 static FIELDS: &[Field<MappedTo>] = &[
     Field::new(

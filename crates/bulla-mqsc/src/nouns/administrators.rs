@@ -13,7 +13,7 @@ use bulla_catalog::authority::{ADMINISTRATOR_NAMES_MAX, ADMINISTRATORS_MAX, Admi
 const WORD: &str = "ADMIN";
 
 pub(super) static ADMINISTRATORS: ObjectNoun<Administrators> =
-    ObjectNoun { word: WORD, short: &[], many: "ADMIN objects", place: 12, fields: &[FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "ADMIN objects", place: 13, fields: &[FIELDS], commands: &COMMANDS };
 
 static FIELDS: &[Field<Administrators>] = &[
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),

@@ -13,7 +13,7 @@ use bulla_catalog::{AliasQueue, Definitions, Sort};
 const WORD: &str = "QALIAS";
 
 pub(super) static ALIAS: ObjectNoun<AliasQueue> =
-    ObjectNoun { word: WORD, short: &["QA"], many: MANY, place: 2, fields: &[FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &["QA"], many: MANY, place: 3, fields: &[FIELDS], commands: &COMMANDS };
 
 static TARGET: Attribute = Attribute {
     key: Key::Own("TARGET"),

@@ -188,7 +188,7 @@ pub(crate) static COMMANDS: [Command; 3] = [
 
 /// AUTHREC.
 pub(crate) static AUTHORITY_RECORD: KeyedNoun<Record> =
-    KeyedNoun { word: WORD, place: 13, between: ON_ONE_LINE, known_by: KNOWN_BY, says: SAYS, shown: SHOWN };
+    KeyedNoun { word: WORD, place: 14, between: ON_ONE_LINE, known_by: KNOWN_BY, says: SAYS, shown: SHOWN };
 
 impl Keyed for Record {
     fn all(definitions: &Definitions) -> Box<dyn Iterator<Item = ObjectName> + '_> {
@@ -266,7 +266,7 @@ fn rights_of(record: &Parts) -> Vec<&str> {
 /// It contradicts what is defined, or itself.
 pub(crate) fn set(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let given = Record::given(statement);
-    let (object, keys) = keys(statement, &given, definitions)?;
+    let (object, keys) = keys(statement, &given)?;
     let (add, remove) = (rights(&given.added, object)?, rights(&given.removed, object)?);
     if add.is_none() && remove.is_none() {
         return Err(invalid("SET AUTHREC needs AUTHADD or AUTHRMV", None));
@@ -295,7 +295,7 @@ pub(crate) fn set(statement: &Statement, definitions: &Definitions) -> Result<Ch
 /// # Errors
 /// There is no such record.
 pub(crate) fn delete(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let (_, keys) = keys(statement, &Record::given(statement), definitions)?;
+    let (_, keys) = keys(statement, &Record::given(statement))?;
     match keys.iter().find(|key| definitions.authorities.records.get(key).is_none()) {
         None => Ok(Change::DeleteAuthority(keys)),
         Some(missing) => Err(Failure {
@@ -308,11 +308,7 @@ pub(crate) fn delete(statement: &Statement, definitions: &Definitions) -> Result
 }
 
 /// The records that a command is about: one for each user and group; and the type of object.
-fn keys(
-    statement: &Statement,
-    given: &Record,
-    definitions: &Definitions,
-) -> Result<(ObjectType, Vec<RecordKey>), Failure> {
+fn keys(statement: &Statement, given: &Record) -> Result<(ObjectType, Vec<RecordKey>), Failure> {
     let object = given.object.ok_or_else(|| invalid(format_args!("{} needs OBJTYPE", statement.command), None))?;
     let profile = match (object, given.profile.clone()) {
         (ObjectType::QueueManager, None) => Profile::of_queue_manager(),
@@ -328,11 +324,25 @@ fn keys(
     if given.entities().next().is_none() {
         return Err(invalid(format_args!("{} needs PRINCIPAL or GROUP", statement.command), None));
     }
-    for name in &given.groups {
-        group(name, definitions)?;
-    }
     let keys = given.entities().map(|entity| RecordKey { object, profile: profile.clone(), entity });
     Ok((object, keys.collect()))
+}
+
+/// Refuses of a command what is read where it is kept: a shared queue's records come from a member that knows other
+/// groups of users.
+///
+/// # Errors
+/// A group does not exist.
+pub(crate) fn check_command(change: &Change, definitions: &Definitions) -> Result<(), Failure> {
+    let keys: Vec<&RecordKey> = match change {
+        Change::SetAuthority(records) => records.iter().map(|(key, _)| key).collect(),
+        Change::DeleteAuthority(keys) => keys.iter().collect(),
+        _ => return Ok(()),
+    };
+    keys.into_iter().try_for_each(|key| match &key.entity {
+        Entity::Group(name) => self::group(name, definitions).map(drop),
+        Entity::Principal(_) => Ok(()),
+    })
 }
 
 /// The rights that words of AUTHADD or AUTHRMV name; none where it is not given.

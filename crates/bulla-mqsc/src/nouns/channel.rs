@@ -54,7 +54,7 @@ const KINDS: [ChannelKind; 4] =
     [ChannelKind::Sender, ChannelKind::Receiver, ChannelKind::Server, ChannelKind::Requester];
 
 pub(super) static CHANNEL: ObjectNoun<ChannelDefinition> =
-    ObjectNoun { word: WORD, short: &["CHL"], many: "channels", place: 10, fields: &[FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &["CHL"], many: "channels", place: 11, fields: &[FIELDS], commands: &COMMANDS };
 
 static TARGET: Attribute = Attribute {
     key: Key::Own("TARGET"),

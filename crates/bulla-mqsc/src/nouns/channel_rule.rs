@@ -241,7 +241,7 @@ pub(crate) static COMMANDS: [Command; 2] = [
 
 /// CHLAUTH.
 pub(crate) static CHANNEL_RULE: KeyedNoun<Known> =
-    KeyedNoun { word: WORD, place: 14, between: WRAPPED, known_by: KNOWN_BY, says: SAYS, shown: &[] };
+    KeyedNoun { word: WORD, place: 15, between: WRAPPED, known_by: KNOWN_BY, says: SAYS, shown: &[] };
 
 impl Keyed for Known {
     fn all(definitions: &Definitions) -> Box<dyn Iterator<Item = ObjectName> + '_> {

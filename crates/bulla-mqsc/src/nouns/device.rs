@@ -34,7 +34,7 @@ pub(crate) static DEVICE: ObjectNoun<DeviceDefinition> = ObjectNoun {
     word: WORD,
     short: &["DEV"],
     many: "devices",
-    place: 9,
+    place: 10,
     fields: &[FIELDS, SHOWN],
     commands: &COMMANDS,
 };

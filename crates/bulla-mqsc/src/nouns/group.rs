@@ -16,7 +16,7 @@ const _: () = assert!(MEMBERS_MAX * (USER_NAME_BYTES_MAX + 4) < COMMAND_BYTES_MA
 const WORD: &str = "GROUP";
 
 pub(super) static GROUP: ObjectNoun<Group> =
-    ObjectNoun { word: WORD, short: &[], many: "groups", place: 11, fields: &[FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "groups", place: 12, fields: &[FIELDS], commands: &COMMANDS };
 
 static FIELDS: &[Field<Group>] = &[
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),

@@ -28,7 +28,7 @@ const _: () = assert!(KEPT_OBJECTS_DEFAULT == 1_000 && TEMPORARY_DEFAULT == 1_00
 const _: () = assert!(CONNECTIONS_DEFAULT == 5_000 && LINKS_DEFAULT == 20_000, "the texts say the numbers");
 
 pub(super) static LIMIT: ObjectNoun<Limit> =
-    ObjectNoun { word: WORD, short: &[], many: "limits of users", place: 16, fields: &[FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "limits of users", place: 17, fields: &[FIELDS], commands: &COMMANDS };
 
 impl Rules for Limit {
     const MAX: usize = LIMITS_MAX;

@@ -7,15 +7,16 @@ use super::{Field, ObjectNoun, Rules, Said, attributes, joined};
 use crate::attributes::{blank, clamped, enabled, number_of, number_or, percent, unless_blank};
 use crate::parse::Statement;
 use crate::reply::{Cell, Failure, FailureKind};
-use crate::run::{AdminError, Administered, failure};
+use crate::run::{AdminError, Administered, failure, invalid};
 use crate::table::messages::{CLEAR, DISPLAY_DEAD_LETTERS, REPLAY, RESEAL};
 use crate::table::{
     Attribute, COUNT_MAX, CURDEPTH, Command, DEFPRTY, DEFPSIST, DESCR, ENABLED, GET, Key, Kind, PRIORITY_MAX, PUT,
     TYPE, UNACKNOWLEDGED_BYTES_MAX, attribute, words,
 };
+use bulla_catalog::authority::{ObjectType, RecordKey};
 use bulla_catalog::limits::RATE_MAX;
-use bulla_catalog::status::QueueStatus;
-use bulla_catalog::system_queues::{DEAD_LETTER_QUEUE, SYSTEM_PREFIX};
+use bulla_catalog::status::{GroupState, QueueStatus};
+use bulla_catalog::system_queues::{DEAD_LETTER_QUEUE, SYSTEM_PREFIX, dead_letter_queue_of, error_queue_of};
 use bulla_catalog::{
     Backout, DEPTH_MAX, Definitions, Delivery, Full, LocalQueue, MESSAGE_BYTES_MAX, Sort, TriggerType, Usage,
 };
@@ -33,8 +34,8 @@ pub(super) static LOCAL: ObjectNoun<LocalQueue> = ObjectNoun {
     word: WORD,
     short: &["QL"],
     many: MANY,
-    place: 1,
-    fields: &[MESSAGES, USE, BACKING_OUT, DEPTHS_AND_LIMITS, ORIGIN_AND_TRIGGER],
+    place: 2,
+    fields: &[MESSAGES, USE, BACKING_OUT, DEPTHS_AND_LIMITS, ORIGIN_AND_TRIGGER, SHARING],
     commands: &COMMANDS,
 };
 
@@ -376,14 +377,40 @@ static ORIGIN_AND_TRIGGER: &[Field<LocalQueue>] = &[
     ),
 ];
 
+/// Where it lies.
+static SHARING: &[Field<LocalQueue>] = &[
+    Field::new(
+        QSGDISP,
+        words(&["QMGR", "SHARED"]),
+        "QMGR",
+        "QMGR: a queue of this queue manager alone. SHARED: one of the group in QSGROUP, which lies in the group's log and \
+         is open at the member that owns the group. It is defined at that member, for good.",
+        |of| Cell::word(if of.group.is_some() { "SHARED" } else { "QMGR" }),
+        |_, _| {},
+    ),
+    Field::new(
+        QSGROUP,
+        Kind::Name { optional: true },
+        "' '",
+        "The group of a SHARED queue, which DEFINE QSGROUP has made this queue manager a member of; blank for one of this \
+         queue manager alone.",
+        |of| blank(of.group.as_deref()),
+        |of, value| of.group = unless_blank(&value.text()),
+    ),
+];
+const QSGDISP: &str = "QSGDISP";
+const QSGROUP: &str = "QSGROUP";
+
 pub(super) const OF_MESSAGES: &[&Attribute] = attributes!(MESSAGES);
 pub(super) const OF_USE: &[&Attribute] = attributes!(USE);
 const OF_BACKING_OUT: &[&Attribute] = attributes!(BACKING_OUT);
 pub(super) const OF_DEPTHS_AND_LIMITS: &[&Attribute] = attributes!(DEPTHS_AND_LIMITS);
 pub(super) const OF_ORIGIN_AND_TRIGGER: &[&Attribute] = attributes!(ORIGIN_AND_TRIGGER);
 
+const OF_SHARING: &[&Attribute] = attributes!(SHARING);
+
 static DEFINED: &[&Attribute] =
-    joined![OF_MESSAGES, OF_USE, OF_BACKING_OUT, OF_DEPTHS_AND_LIMITS, OF_ORIGIN_AND_TRIGGER];
+    joined![OF_MESSAGES, OF_USE, OF_BACKING_OUT, OF_DEPTHS_AND_LIMITS, OF_ORIGIN_AND_TRIGGER, OF_SHARING];
 static DISPLAYED: &[&Attribute] = joined![&[&TYPE, &DESCR, &CURDEPTH], DEFINED.split_at(1).1];
 
 static COMMANDS: [Command; 8] = {
@@ -399,6 +426,7 @@ static COMMANDS: [Command; 8] = {
                 examples: &[
                     "DEFINE QLOCAL(ORDERS) MAXDEPTH(5000)",
                     "DEF QL('orders.eu') DESCR('Bo''s orders') LIKE(ORDERS) MSGDLVSQ(FIFO) FULL(REJECT) REPLACE",
+                    "DEFINE QLOCAL(PAYMENTS.IN) QSGDISP(SHARED) QSGROUP(PAYMENTS)",
                     "DEFINE QLOCAL(QM2) USAGE(XMITQ) TRIGGER DESCR('To queue manager QM2')",
                 ],
             },
@@ -420,6 +448,72 @@ static COMMANDS: [Command; 8] = {
     [define, alter, delete, CLEAR, REPLAY, RESEAL, DISPLAY_DEAD_LETTERS, display]
 };
 
+/// What a shared queue can't be: what only this queue manager's own log can do.
+fn can_be_shared(name: &str, queue: &LocalQueue, definitions: &Definitions) -> Result<(), Failure> {
+    let Some(group) = &queue.group else { return Ok(()) };
+    let refused = |message: String| Failure { kind: FailureKind::Refused, reason: Some(2085), message, hint: None };
+    if !definitions.shared_groups.contains_key(group) {
+        let hint = Some(format!("DEFINE QSGROUP({group}) SERVERS('HOST:PORT')"));
+        return Err(Failure { hint, ..refused(format!("shared group {group} does not exist")) });
+    }
+    if queue.usage == Usage::Transmission {
+        return Err(invalid(
+            "a shared queue is no transmission queue: a channel takes messages from its own queue manager's",
+            None,
+        ));
+    }
+    if queue.trigger {
+        return Err(invalid(
+            "a shared queue does not trigger: the owner would start programs of its own machine",
+            None,
+        ));
+    }
+    if name.starts_with(SYSTEM_PREFIX)
+        && ![error_queue_of(group), dead_letter_queue_of(group)].contains(&name.to_owned())
+    {
+        return Err(invalid(format!("{name} is no name for a shared queue: the queue manager has those"), None));
+    }
+    Ok(())
+}
+
+/// A queue is defined where its group is owned, and stays in the log that it was defined in.
+fn stays_in_its_group(
+    name: &str,
+    queue: &LocalQueue,
+    before: Option<&LocalQueue>,
+    target: &dyn Administered,
+) -> Result<(), Failure> {
+    let definitions = target.definitions();
+    if before.is_none() && queue.group.is_some() {
+        let policy = definitions.policies.contains_key(name).then(|| format!("DELETE POLICY({name})"));
+        let is_about = |key: &RecordKey| key.object == ObjectType::Queue && key.profile.as_str() == name;
+        let records = definitions.authorities.records.iter().any(|(key, _)| is_about(&key));
+        let records = records.then(|| format!("DELETE AUTHREC PROFILE({name}) OBJTYPE(QUEUE) for each user and group"));
+        if let Some(command) = policy.or(records) {
+            let message = format!("what is defined for {name} is this queue manager's, and not the group's");
+            let hint = Some(format!("{command}; then define the queue, and set it again"));
+            return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
+        }
+    }
+    if let Some(before) = before.filter(|before| before.group != queue.group) {
+        let place = |group: &Option<String>| group.clone().unwrap_or_else(|| "none".to_owned());
+        let message = format!("{name} is in group {}, and not in {}", place(&before.group), place(&queue.group));
+        let hint = Some("move its messages to a queue of another name, then delete it".to_owned());
+        return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
+    }
+    let Some(group) = &queue.group else { return Ok(()) };
+    let Some(status) = target.group_status(group).filter(|status| status.state != GroupState::Owner) else {
+        return Ok(());
+    };
+    let hint = match (status.state, status.owner.as_str()) {
+        (GroupState::Standby, owner) if !owner.is_empty() => format!("define it at {owner}, which owns the group now"),
+        (GroupState::Stopped, _) => format!("START QSGROUP({group}) first"),
+        _ => format!("DISPLAY QSGSTATUS({group}) says what keeps it away"),
+    };
+    let message = format!("shared group {group} is {} here: its owner defines its queues", status.state.word());
+    Err(Failure { kind: FailureKind::Refused, reason: Some(2345), message, hint: Some(hint) })
+}
+
 impl Rules for LocalQueue {
     const FAMILY: Option<&Family> = Some(&QUEUES);
     const EXISTS: (u32, &str) = (4001, "ALTER changes it, REPLACE defines it anew and keeps its messages");
@@ -429,8 +523,25 @@ impl Rules for LocalQueue {
         Ok(like.map(|like| LocalQueue { maker: None, ..like.clone() }).unwrap_or_default())
     }
 
-    fn check(&self, name: &str, _definitions: &Definitions) -> Result<(), Failure> {
-        makes_sense(name, self)
+    /// QSGDISP, which says no more than QSGROUP does.
+    fn complete(&mut self, statement: &Statement) -> Result<(), Failure> {
+        let said = statement.value(Key::Own(QSGDISP)).map(|value| value.word() == "SHARED");
+        match (said, &self.group) {
+            (Some(true), None) => Err(invalid("QSGDISP(SHARED) needs QSGROUP", Some("write QSGROUP(GROUP)"))),
+            (Some(false), Some(_)) if statement.value(Key::Own(QSGROUP)).is_none() => {
+                self.group = None;
+                Ok(())
+            }
+            (Some(false), Some(group)) => {
+                Err(invalid(format!("a queue with QSGDISP(QMGR) is in no group, {group} neither"), None))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&self, name: &str, definitions: &Definitions) -> Result<(), Failure> {
+        makes_sense(name, self)?;
+        can_be_shared(name, self, definitions)
     }
 
     /// One that an application has made is its user's.
@@ -452,6 +563,7 @@ impl Rules for LocalQueue {
     fn running(name: &str, change: Running<'_, Self>, target: &dyn Administered) -> Result<Option<String>, Failure> {
         let (Running::Defined(queue) | Running::Altered(queue)) = change else { return Ok(None) };
         let before = target.definitions().queues.get(name);
+        stays_in_its_group(name, queue, before, target)?;
         if before.is_none_or(|before| before.usage == queue.usage) {
             return Ok(None);
         }

@@ -20,6 +20,7 @@ mod process;
 pub(crate) mod queue_manager;
 pub(crate) mod queues;
 mod remote;
+pub(crate) mod shared_group;
 mod subscription;
 mod topic;
 
@@ -61,6 +62,7 @@ nouns! {
     } then table::COMMANDS_OF_DEVICES;
     {
         Channel = channel::CHANNEL;
+        SharedGroup = shared_group::SHARED_GROUP;
     } then table::COMMANDS_OF_TASKS, authority::COMMANDS;
     {
         Group = group::GROUP;
@@ -242,6 +244,10 @@ mod tests {
                 "SIGNALG(SHA256) ENCALG(AES256) RECIP('CN=a', 'CN=it''s') KEYAWAY('CN=it''s')".into(),
             ),
             "DEVICE" => (&DEVICE_OF_ONE_TYPE, "TYPE(MODELLED)".into()),
+            "QSGROUP" => (
+                &["SERVERS", "MONITORS", "CREDS", "CAFILE", "CERTFILE", "KEYFILE", "CONNAME"],
+                "SERVERS('n1:4222,n2:4222') CONNAME('h:1') CREDS('/it''s')".into(),
+            ),
             "ADDRMAP" => (&["QUEUE", "TOPIC"], format!("TOPIC('it''s/{name}')")),
             // Made for an application: never removed.
             "QLOCAL" => (&["DEFTYPE"], String::new()),

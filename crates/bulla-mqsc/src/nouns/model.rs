@@ -13,7 +13,7 @@ use bulla_catalog::{Definitions, ModelQueue, Sort};
 const WORD: &str = "QMODEL";
 
 pub(super) static MODEL: ObjectNoun<ModelQueue> =
-    ObjectNoun { word: WORD, short: &["QM"], many: MANY, place: 4, fields: &[FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &["QM"], many: MANY, place: 5, fields: &[FIELDS], commands: &COMMANDS };
 
 static DEFTYPE: Attribute = attribute(
     Key::DefinitionType,

@@ -29,7 +29,7 @@ const BROKEN_DIGEST: &str = "its collisions are practical: a signature over it p
 const SHORT_BLOCK: &str = "its 64-bit blocks leak payload after a few gigabytes and its key is too short";
 
 pub(super) static POLICY: ObjectNoun<Arc<Policy>> =
-    ObjectNoun { word: WORD, short: &[], many: "policies", place: 8, fields: &[SHOWN, FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "policies", place: 9, fields: &[SHOWN, FIELDS], commands: &COMMANDS };
 
 /// What only DISPLAY has.
 static SHOWN: &[Field<Arc<Policy>>] = &[Field::shown(

@@ -19,7 +19,7 @@ pub(super) static PROCESS: ObjectNoun<Process> = ObjectNoun {
     word: WORD,
     short: &["PRO"],
     many: "process definitions",
-    place: 5,
+    place: 6,
     fields: &[FIELDS],
     commands: &COMMANDS,
 };

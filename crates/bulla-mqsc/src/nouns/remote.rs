@@ -12,7 +12,7 @@ use bulla_catalog::{Definitions, RemoteQueue, Sort};
 const WORD: &str = "QREMOTE";
 
 pub(super) static REMOTE: ObjectNoun<RemoteQueue> =
-    ObjectNoun { word: WORD, short: &["QR"], many: MANY, place: 3, fields: &[FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &["QR"], many: MANY, place: 4, fields: &[FIELDS], commands: &COMMANDS };
 
 static FIELDS: &[Field<RemoteQueue>] = &[
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),

@@ -17,7 +17,7 @@ use bulla_catalog::{Definitions, Sort, Subscription, names};
 const WORD: &str = "SUB";
 
 pub(super) static SUBSCRIPTION: ObjectNoun<Subscription> =
-    ObjectNoun { word: WORD, short: &[], many: "subscriptions", place: 7, fields: &[FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "subscriptions", place: 8, fields: &[FIELDS], commands: &COMMANDS };
 
 static FIELDS: &[Field<Subscription>] = &[
     Field::new(

@@ -18,7 +18,7 @@ const SWITCHED: Kind = words(&[AS_PARENT, "ENABLED", "DISABLED"]);
 const DELIVERY: Kind = words(&[AS_PARENT, "ALL", "ALLDUR", "ALLAVAIL"]);
 
 pub(super) static TOPIC: ObjectNoun<Topic> =
-    ObjectNoun { word: WORD, short: &[], many: "topic objects", place: 6, fields: &[FIELDS], commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "topic objects", place: 7, fields: &[FIELDS], commands: &COMMANDS };
 
 static FIELDS: &[Field<Topic>] = &[
     Field::new(
