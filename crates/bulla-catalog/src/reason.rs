@@ -71,6 +71,7 @@ reasons! {
     DEF_XMIT_Q_USAGE_ERROR = 2199, "amqp:not-found";
     MSG_TOO_BIG_FOR_CHANNEL = 2218, "amqp:link:message-size-exceeded";
     XQH_ERROR = 2260, "amqp:decode-error";
+    CF_NOT_AVAILABLE = 2345, "amqp:not-found";
     UOW_MIX_NOT_SUPPORTED = 2355, "amqp:not-implemented";
     BACKOUT_THRESHOLD_REACHED = 2362, "amqp:not-allowed";
     SSL_INITIALIZATION_ERROR = 2393, "amqp:unauthorized-access";
@@ -110,27 +111,42 @@ pub struct Refusal {
     pub cause: Option<&'static str>,
     /// One lower-case line; never a secret, never payload.
     pub detail: String,
+    /// Where the client finds what is not here.
+    pub elsewhere: Option<Box<Elsewhere>>,
+}
+
+/// Where a client finds a queue that another queue manager has now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Elsewhere {
+    /// That one's host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The queue.
+    pub queue: String,
+    /// Whether the client is to go there with its whole connection.
+    pub whole_connection: bool,
 }
 
 impl Refusal {
     /// A refusal without a sub-reason.
     pub fn new(reason: Reason, detail: impl Into<String>) -> Self {
-        Self { reason, cause: None, detail: detail.into() }
+        Self { reason, cause: None, detail: detail.into(), elsewhere: None }
     }
 
     /// A refusal by the seal: 2063 with its cause.
     pub fn security(cause: &'static str, detail: impl Into<String>) -> Self {
-        Self { reason: SECURITY_ERROR, cause: Some(cause), detail: detail.into() }
+        Self { cause: Some(cause), ..Self::new(SECURITY_ERROR, detail) }
     }
 
     /// The two ends of a channel do not agree on the next number: 2539 with its cause.
     pub fn sequence(detail: impl Into<String>) -> Self {
-        Self { reason: CHANNEL_CONFIG_ERROR, cause: Some(SEQUENCE), detail: detail.into() }
+        Self { cause: Some(SEQUENCE), ..Self::new(CHANNEL_CONFIG_ERROR, detail) }
     }
 
     /// Messages of a channel are in doubt: 2539 with its cause.
     pub fn in_doubt(detail: impl Into<String>) -> Self {
-        Self { reason: CHANNEL_CONFIG_ERROR, cause: Some("in-doubt"), detail: detail.into() }
+        Self { cause: Some("in-doubt"), ..Self::new(CHANNEL_CONFIG_ERROR, detail) }
     }
 
     /// Whether the two ends of a channel do not agree on the next number.
@@ -138,13 +154,25 @@ impl Refusal {
         self.cause == Some(SEQUENCE)
     }
 
-    /// The refusal as an AMQP error.
+    /// The refusal as an AMQP error; where the client finds the queue elsewhere, as a redirect (AMQP 1.0, 2.8.16 and
+    /// 2.8.17).
     pub fn to_amqp(&self) -> Error {
+        let mut condition = self.reason.condition;
         let mut info = vec![(Symbol::from_static("reason"), Value::Uint(u32::from(self.reason.code)))];
         if let Some(cause) = self.cause {
             info.push((Symbol::from_static("cause"), Value::from(cause)));
         }
-        Error { condition: Symbol::from_static(self.reason.condition), description: Some(self.to_string()), info }
+        if let Some(elsewhere) = &self.elsewhere {
+            let Elsewhere { host, port, queue, whole_connection } = &**elsewhere;
+            info.push((Symbol::from_static("hostname"), Value::from(host.as_str())));
+            info.push((Symbol::from_static("network-host"), Value::from(host.as_str())));
+            info.push((Symbol::from_static("port"), Value::Uint(u32::from(*port))));
+            condition = if *whole_connection { "amqp:connection:redirect" } else { "amqp:link:redirect" };
+            if !whole_connection {
+                info.push((Symbol::from_static("address"), Value::from(queue.as_str())));
+            }
+        }
+        Error { condition: Symbol::from_static(condition), description: Some(self.to_string()), info }
     }
 }
 

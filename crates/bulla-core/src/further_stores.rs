@@ -1,6 +1,7 @@
 //! Stores that come and go while the queue manager runs. What is defined in one comes and goes with it: it is the
 //! owner's for as long as that is this queue manager.
 
+use crate::catalog::objects::Redirect;
 use crate::idempotency;
 use crate::manager::{Manager, State, attributes};
 use crate::mqsc::kept;
@@ -120,7 +121,9 @@ impl State {
         };
         // What these links held is gone with the store.
         self.clients.resumable.drop_suspended(is_of);
-        self.left_stores.add(number, live);
+        let group = self.definitions.shared_groups.get(&left.name);
+        let ends_connections = group.is_some_and(|group| group.redirect == Redirect::Connection);
+        self.left_stores.add(number, live, ends_connections);
         Some(left)
     }
 

@@ -9,6 +9,7 @@ use crate::audit::Audit;
 use crate::catalog::limits::QueueLimit;
 use crate::catalog::status::{CostSnapshot, TaskSnapshot};
 pub use crate::catalog::system_queues::ERROR_QUEUE;
+use crate::catalog::system_queues::{dead_letter_queue_of, error_queue_of};
 use crate::catalog::{
     ChannelDefinition, Definitions, Delivery, Destination, Full, LocalQueue, ResolveError, Resolved, Transmission,
 };
@@ -18,6 +19,7 @@ use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
 use crate::envelope::{Defaults, Label};
 use crate::events;
+use crate::groups_elsewhere::GroupsElsewhere;
 use crate::idempotency::{self, Keys};
 use crate::limits::{ConnectedUsers, QueueUses, UserId};
 use crate::mailbox::{Mailboxes, Notice};
@@ -43,7 +45,9 @@ use crate::triggering::{self, Triggering};
 use crate::users::Users;
 use crate::wall_clock::wall_ms;
 use bulla_device::role;
-use bulla_queue::{Backlog, DeliverySequence, DepthWatch, MessageId, QueueAttributes, QueueId, Ticket, UserShare};
+use bulla_queue::{
+    Backlog, DeliverySequence, DepthWatch, MessageId, QueueAttributes, QueueId, StoreNumber, Ticket, UserShare,
+};
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
 use bulla_seal::{Opener, Policy};
@@ -122,6 +126,8 @@ pub struct State {
     pub triggering: Triggering,
     /// Stores that have left, as long as dispatchers have links to them.
     pub left_stores: LeftStores,
+    /// Groups of shared queues that other members own.
+    pub groups_elsewhere: GroupsElsewhere,
     /// What the operator is told.
     pub notices: Notices,
 }
@@ -227,6 +233,7 @@ impl State {
             topics: Topics::default(),
             triggering: Triggering::default(),
             left_stores: LeftStores::default(),
+            groups_elsewhere: GroupsElsewhere::default(),
             notices: Notices { peer_lines, events_lost: 0 },
         }
     }
@@ -673,16 +680,38 @@ impl State {
         }
     }
 
-    /// What a message for `queue` is bound to: `QUEUE@QMGR` (SEAL.md, what is bound).
+    /// What a message for `queue` is bound to: `QUEUE@QMGR` (SEAL.md, what is bound), and for a shared queue
+    /// `QUEUE@GROUP`, at whichever member it lies.
     pub fn destination(&self, queue: &str) -> String {
-        format!("{queue}@{}", self.definitions.queue_manager.name)
+        let group = self.definitions.queues.get(queue).and_then(|local| local.group.as_deref());
+        format!("{queue}@{}", group.unwrap_or(&self.definitions.queue_manager.name))
     }
 
     /// What a message on this route is bound to: its queue, or where it goes from a transmission queue.
     pub fn bound_to(&self, route: &Route) -> String {
         match &route.transmission {
             Some(header) => header.destination.to_string(),
-            None => self.destination(&route.queue_name),
+            None if route.queue.store() == StoreNumber::LOCAL => {
+                format!("{}@{}", route.queue_name, self.definitions.queue_manager.name)
+            }
+            None => format!("{}@{}", route.queue_name, self.store.store_name(route.queue.store())),
+        }
+    }
+
+    /// Where messages of a queue go whose seal is defective: each group has a queue of its own for them, so that they
+    /// move in one unit.
+    pub fn error_queue_for(&self, queue: QueueId) -> Cow<'static, str> {
+        match queue.store() {
+            StoreNumber::LOCAL => Cow::Borrowed(ERROR_QUEUE),
+            group => Cow::Owned(error_queue_of(self.store.store_name(group))),
+        }
+    }
+
+    /// Where messages of a queue go that can't be processed or delivered; none where there is no such queue.
+    pub fn dead_letter_queue_for(&self, queue: QueueId) -> Option<String> {
+        match queue.store() {
+            StoreNumber::LOCAL => self.definitions.queue_manager.dead_letter_queue.clone(),
+            group => Some(dead_letter_queue_of(self.store.store_name(group))),
         }
     }
 
@@ -699,7 +728,13 @@ impl State {
         // The error queue may be an alias of another one.
         let errors = self.definitions.resolve(ERROR_QUEUE).ok().map(|found| found.queue);
         let lies_on = Some(route.queue_name.as_str());
-        let any = lies_on == errors || lies_on == dead_letters;
+        let of_group = || {
+            let [errors, dead_letters] =
+                [Some(self.error_queue_for(route.queue)), self.dead_letter_queue_for(route.queue).map(Cow::Owned)];
+            lies_on == errors.as_deref() || lies_on == dead_letters.as_deref()
+        };
+        let any =
+            lies_on == errors || lies_on == dead_letters || (route.queue.store() != StoreNumber::LOCAL && of_group());
         names.extend(labelled.filter(|queue| any || is_backout_of(queue)).map(|queue| self.destination(&queue)));
         names
     }
@@ -759,8 +794,13 @@ const DEAD_LETTERS_OF_USER_BYTES_MAX: u64 = 64 << 20;
 /// What one user's messages may take of a queue: of the dead-letter queue a part, so that one channel or application
 /// whose messages can't go where they are for leaves room for those of others.
 fn user_share(name: &str, local: &LocalQueue, definitions: &Definitions) -> Option<UserShare> {
-    let dead_letters = definitions.queue_manager.dead_letter_queue.as_deref()?;
-    let leads_here = name == dead_letters || definitions.resolve(dead_letters).is_ok_and(|found| found.queue == name);
+    let leads_here = match (&local.group, definitions.queue_manager.dead_letter_queue.as_deref()) {
+        (Some(group), _) => name == dead_letter_queue_of(group),
+        (None, Some(dead_letters)) => {
+            name == dead_letters || definitions.resolve(dead_letters).is_ok_and(|found| found.queue == name)
+        }
+        (None, None) => false,
+    };
     leads_here.then(|| UserShare {
         messages: (local.max_depth / DEAD_LETTERS_OF_USER_DIVISOR).max(DEAD_LETTERS_OF_USER_MIN),
         bytes: DEAD_LETTERS_OF_USER_BYTES_MAX,

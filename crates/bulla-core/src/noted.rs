@@ -153,14 +153,7 @@ impl State {
         if objects.is_empty() && queues.gone.is_empty() {
             return self.clear(&cleared);
         }
-        let of_objects = objects.iter().map(|(name, _)| self.store.store_of_object(name));
-        let named = cleared.iter().chain(queues.gone.keys()).chain(queues.defined.keys());
-        let of_queues = named.map(|name| self.store.queue(name).map_or(StoreNumber::LOCAL, QueueId::store));
-        let mut stores = of_objects.chain(of_queues);
-        let home = stores.next().unwrap_or(StoreNumber::LOCAL);
-        if self.store.are_several() && stores.any(|store| store != home) {
-            return Err(DefineError::OtherStore);
-        }
+        let home = self.home_of(&objects, &queues, &cleared)?;
         // What is defined in another store is in its log alone: the file is this queue manager's own.
         let is_own = home == StoreNumber::LOCAL;
         let gone: Vec<QueueId> = queues.gone.keys().filter_map(|name| self.store.queue(name)).collect();
@@ -177,7 +170,7 @@ impl State {
         let objects: Vec<(&str, Option<&[u8]>)> =
             objects.iter().map(|(name, text)| (name.as_str(), text.as_ref().map(|text| text.as_bytes()))).collect();
         let unit = DefinitionUnit { queues: &queues, objects: &objects, notes: &notes, reserve };
-        let tickets = self.store.commit_definitions(&unit)?;
+        let tickets = self.store.commit_definitions(home, &unit)?;
         self.changes.noted.last += u64::from(is_own);
         self.changes.noted.tickets.get_or_insert_default().extend(tickets.iter());
         for queue in gone {
@@ -189,6 +182,39 @@ impl State {
             self.changes.writer.changed(changes, self.changes.noted.last, &tickets);
         }
         Ok(tickets)
+    }
+
+    /// The store that all of this is of.
+    fn home_of(
+        &self,
+        objects: &[(String, Option<String>)],
+        queues: &QueueChanges<'_>,
+        cleared: &[&str],
+    ) -> Result<StoreNumber, DefineError> {
+        // Where a queue lies, or is about to.
+        let mut homes: BTreeMap<&str, StoreNumber> = BTreeMap::new();
+        for (name, queue) in &queues.defined {
+            let lies_in = self.store.queue(name).map(QueueId::store);
+            let home = match (lies_in, &queue.group) {
+                (Some(store), _) => store,
+                (None, None) => StoreNumber::LOCAL,
+                (None, Some(group)) => self.store.store_named(group).ok_or(DefineError::OtherStore)?,
+            };
+            homes.insert(name, home);
+        }
+        let of_object = |object: &str| {
+            let queue = kept::queue_of(object).filter(|_| !self.store.has_object(object));
+            let home = queue.and_then(|queue| homes.get(queue).copied());
+            home.unwrap_or_else(|| self.store.store_of_object(object))
+        };
+        let of_queue = |name: &&str| self.store.queue(name).map_or(StoreNumber::LOCAL, QueueId::store);
+        let of_queues = cleared.iter().chain(queues.gone.keys()).map(of_queue).chain(homes.values().copied());
+        let mut stores = objects.iter().map(|(name, _)| of_object(name)).chain(of_queues);
+        let home = stores.next().unwrap_or(StoreNumber::LOCAL);
+        match stores.any(|store| store != home) {
+            true => Err(DefineError::OtherStore),
+            false => Ok(home),
+        }
     }
 
     /// Clears queues, message by message: where nothing is defined with it, that needs no room for one large commit.
@@ -211,7 +237,7 @@ impl State {
         let note = changes_note(self.changes.noted.last, change);
         let notes = [(CHANGES_NOTE, Some(&note[..]))];
         let unit = DefinitionUnit { notes: &notes, reserve: Reserve::Whole, ..DefinitionUnit::default() };
-        if let Err(error) = self.store.commit_definitions(&unit) {
+        if let Err(error) = self.store.commit_definitions(StoreNumber::LOCAL, &unit) {
             crate::warning!("that the file of definitions is written is not noted in the journal: {error}");
         }
     }

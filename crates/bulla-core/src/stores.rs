@@ -14,8 +14,8 @@ use crate::mqsc::kept;
 use bulla_queue::{
     Arrivals, Backlog, Chunks, Crossing, Cursor, DefineError, DefinitionUnit, Expired, Found, IDENTITY_BYTES,
     JournalError, KeyUse, Keys, KeysOf, LogStatus, Look, Looked, Marker, Message, MessageId, Place, PutError,
-    QueueAttributes, QueueChange, QueueId, QueueStatus, ReadError, RemoveError, Replaced, ScratchTotals, Seen, Store,
-    StoreNumber, Ticket, Totals,
+    QueueAttributes, QueueId, QueueStatus, ReadError, RemoveError, Replaced, ScratchTotals, Seen, Store, StoreNumber,
+    Ticket, Totals,
 };
 pub use error::StoresError;
 use handover::{Asks, Way};
@@ -227,6 +227,16 @@ impl Stores {
         self.further.iter().any(Option::is_some)
     }
 
+    /// The store of that name, if it is there.
+    pub fn store_named(&self, name: &str) -> Option<StoreNumber> {
+        self.numbered().find(|(_, known, _)| *known == name).map(|(number, ..)| number)
+    }
+
+    /// The store of that number, if it is there.
+    pub fn store(&self, number: StoreNumber) -> Option<&Store> {
+        self.is_there(number).then(|| self.of(number))
+    }
+
     /// The name of a store.
     pub fn store_name(&self, number: StoreNumber) -> &str {
         let further = number.place().checked_sub(1).and_then(|place| self.further.get(place)?.as_ref());
@@ -343,35 +353,23 @@ impl Stores {
         there.or_else(queue).unwrap_or(StoreNumber::LOCAL)
     }
 
-    /// Carries out a unit of definitions: one commit in each store that it touches. Notes are the local store's, and
-    /// its commit is the first.
+    /// Carries out a unit of definitions, all of them in one store. Notes are the local store's, and where that is
+    /// another one its commit is the first.
     ///
     /// # Errors
-    /// As [`Store::commit_definitions`]; what is of the stores before is done then.
-    pub fn commit_definitions(&mut self, unit: &DefinitionUnit<'_>) -> Result<Tickets, DefineError> {
-        if !self.are_several() {
+    /// As [`Store::commit_definitions`]; notes in another store may have changed then.
+    pub fn commit_definitions(&mut self, home: StoreNumber, unit: &DefinitionUnit<'_>) -> Result<Tickets, DefineError> {
+        if home == StoreNumber::LOCAL {
             return self.local.commit_definitions(unit).map(Tickets::from);
         }
         let mut tickets = Tickets::default();
-        let numbers: Vec<StoreNumber> = self.all().map(Store::number).collect();
-        for number in numbers {
-            let is_here = |change: &&QueueChange<'_>| self.store_of_change(change) == number;
-            let queues: Vec<QueueChange<'_>> = unit.queues.iter().filter(is_here).cloned().collect();
-            let is_here = |(object, _): &&(&str, Option<&[u8]>)| self.store_of_object(object) == number;
-            let objects: Vec<_> = unit.objects.iter().filter(is_here).copied().collect();
-            let notes = if number == StoreNumber::LOCAL { unit.notes } else { &[] };
-            if !(queues.is_empty() && objects.is_empty() && notes.is_empty()) {
-                let unit = DefinitionUnit { queues: &queues, objects: &objects, notes, reserve: unit.reserve };
-                tickets.add(self.of_mut(number).commit_definitions(&unit)?);
-            }
+        if !unit.notes.is_empty() {
+            let notes = DefinitionUnit { queues: &[], objects: &[], notes: unit.notes, reserve: unit.reserve };
+            tickets.add(self.local.commit_definitions(&notes)?);
         }
+        let unit = DefinitionUnit { queues: unit.queues, objects: unit.objects, notes: &[], reserve: unit.reserve };
+        tickets.add(self.of_mut(home).commit_definitions(&unit)?);
         Ok(tickets)
-    }
-
-    fn store_of_change(&self, change: &QueueChange<'_>) -> StoreNumber {
-        let (QueueChange::Define { name, .. } | QueueChange::Delete { name, .. } | QueueChange::Clear { name }) =
-            change;
-        self.queue(name).map_or(StoreNumber::LOCAL, QueueId::store)
     }
 
     /// How many objects are defined.

@@ -48,6 +48,9 @@ pub fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: A
         peer.holds.dynamic.push(*queue);
     }
     if let Err(refusal) = result {
+        let opened = name_of(&attach).map(|(name, is_topic)| state.address(name, is_topic).into_owned());
+        let user = peer.login.identity.user.as_deref();
+        let refusal = opened.map_or(refusal.clone(), |opened| state.or_elsewhere(refusal, &opened, user));
         match made {
             Some(Made { temporary: Some(queue), .. }) => state.end_dynamic(queue),
             Some(Made { name, temporary: None, .. }) => {
@@ -55,7 +58,25 @@ pub fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: A
             }
             None => {}
         }
+        if refusal.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.whole_connection) {
+            // A client that follows by itself takes a refused link for a failure.
+            resume::refused(peer, local, state, &attach);
+            return peer.front.close(Some(refusal.into()));
+        }
         refuse(peer, local, state, &attach, &refusal);
+    }
+}
+
+/// The name that a client opens, and whether it calls it a topic.
+fn name_of(attach: &Attach) -> Option<(&str, bool)> {
+    let place = match &attach.wants {
+        Wants::Units => return None,
+        Wants::Put(put) => &put.place,
+        Wants::Get(get) => &get.place,
+    };
+    match place {
+        Place::Named { name, is_topic } => Some((name, *is_topic)),
+        _ => None,
     }
 }
 

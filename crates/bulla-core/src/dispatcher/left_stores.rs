@@ -16,7 +16,9 @@ pub fn end_links<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, sta
         return;
     }
     local.seen.left_stores = state.left_stores.generation();
-    let left = state.left_stores.all();
+    let all = state.left_stores.all();
+    let left: Vec<StoreNumber> = all.iter().map(|(number, _)| *number).collect();
+    let closes = |store| all.contains(&(store, true));
     let mut ending: Vec<(usize, u64, LinkId)> = Vec::new();
     for number in &left {
         for confirmed in local.journaling.confirmations.forget(*number) {
@@ -38,10 +40,19 @@ pub fn end_links<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, sta
     local.units.doom_of(&left, &refusal);
     for (key, generation, link) in ending {
         let Some(peer) = peers.get_mut(key).filter(|peer| peer.place.generation == generation) else { continue };
-        if peer.links.contains_key(&link) {
-            ending::detach(peer, local, state, link, &refusal);
-            unit_of_work::go_on(peer, local, state);
+        match peer.links.get(&link).map(|ended| store_of(ended, peer).is_some_and(closes)) {
+            None => continue,
+            // A client that reconnects by itself makes its links anew, where none of them was ended.
+            Some(true) => {
+                ending::forget(peer, local, state, link, false);
+                if !peer.front.is_ending() {
+                    peer.front.close(Some(refusal.clone().into()));
+                }
+                local.touched.push(key);
+            }
+            Some(false) => ending::detach(peer, local, state, link, &refusal),
         }
+        unit_of_work::go_on(peer, local, state);
     }
     state.ended_links_to_left(local.index);
 }

@@ -9,6 +9,7 @@ pub mod connections;
 pub mod consumer;
 pub mod consumers;
 pub mod deadlines;
+pub mod elsewhere;
 pub mod ending;
 pub mod get;
 pub mod left_stores;

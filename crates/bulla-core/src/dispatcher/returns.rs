@@ -5,7 +5,7 @@ use crate::catalog::status::Deed;
 use crate::catalog::{Backout, LocalQueue};
 use crate::envelope::{self, Label};
 use crate::front::outcome::Failure;
-use crate::manager::{ERROR_QUEUE, Manager, Route, State, Stays, Stuck};
+use crate::manager::{Manager, Route, State, Stays, Stuck};
 use crate::maps::{HashMap, HashSet};
 use crate::reason::{self, Refusal};
 use crate::reports::Moment;
@@ -62,7 +62,7 @@ pub fn quarantine(
     detail: &str,
 ) -> bool {
     let label = defective(from, moment, state, id, cause, detail);
-    move_away(ERROR_QUEUE, from, state, id, label)
+    move_away(&state.error_queue_for(from.queue), from, state, id, label)
 }
 
 /// Counts a message whose seal is defective, and tells the operator of it.
@@ -74,8 +74,9 @@ fn defective(from: &Route, moment: &Moment<'_>, state: &mut State, id: MessageId
         crate::warning!(
             queue = from.queue_name,
             cause,
-            "{}: a message goes to {ERROR_QUEUE}: cause={cause} {detail}",
-            from.queue_name
+            "{}: a message goes to {}: cause={cause} {detail}",
+            from.queue_name,
+            state.error_queue_for(from.queue)
         );
     }
     let message_id = state.store.body(id).ok().and_then(|body| envelope::message_id(&envelope::payload_of(&body)));
@@ -213,9 +214,10 @@ pub fn rejected_to(
     let detail = said.and_then(|said| said.text.as_deref()).unwrap_or_default();
     if said.is_some_and(|said| said.condition == DEFECTIVE) {
         fail(from, moment.manager, "reported-by-client");
-        return Some((ERROR_QUEUE.to_owned(), defective(from, moment, state, id, "reported-by-client", detail)));
+        let errors = state.error_queue_for(from.queue).into_owned();
+        return Some((errors, defective(from, moment, state, id, "reported-by-client", detail)));
     }
-    let to = state.definitions.queue_manager.dead_letter_queue.clone()?;
+    let to = state.dead_letter_queue_for(from.queue)?;
     Some((to, Label::new(None, "rejected", detail, &from.queue_name, moment.wall_ms)))
 }
 
@@ -271,7 +273,7 @@ pub fn give_back(from: &Route, wall_ms: u64, state: &mut State, id: MessageId, f
         && let Some((_, found)) = state.store.find(id)
         && found.delivery_count.saturating_add(failures) >= local.backout_threshold
     {
-        let to = local.backout_queue.clone().or_else(|| state.definitions.queue_manager.dead_letter_queue.clone());
+        let to = local.backout_queue.clone().or_else(|| state.dead_letter_queue_for(from.queue));
         let detail = format!("backed out {} times", found.delivery_count.saturating_add(failures));
         match move_backed_out(from, to.as_deref(), &detail, wall_ms, state, id) {
             Ok(()) => return,

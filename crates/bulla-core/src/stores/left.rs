@@ -6,8 +6,17 @@ use bulla_queue::StoreNumber;
 #[derive(Debug, Default)]
 pub struct LeftStores {
     generation: u64,
-    /// With a bit for each of those dispatchers. Until none is left the number means the store that was there.
-    left: Vec<(StoreNumber, u64)>,
+    left: Vec<Left>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    /// Until no dispatcher is left it means the store that was there.
+    number: StoreNumber,
+    /// A bit for each of those dispatchers.
+    dispatchers: u64,
+    /// Connections with links to it end, and not these links alone.
+    ends_connections: bool,
 }
 
 impl LeftStores {
@@ -16,33 +25,33 @@ impl LeftStores {
         self.generation
     }
 
-    /// Those to which some dispatcher may have links.
-    pub fn all(&self) -> Vec<StoreNumber> {
-        self.left.iter().map(|(number, _)| *number).collect()
+    /// Those to which some dispatcher may have links, and whether these links' connections end with them.
+    pub fn all(&self) -> Vec<(StoreNumber, bool)> {
+        self.left.iter().map(|left| (left.number, left.ends_connections)).collect()
     }
 
     /// Numbers that are not free yet: dispatchers among those in `live`, a bit each, still have links to the stores
     /// that had them.
     pub fn numbers(&self, live: u64) -> Vec<StoreNumber> {
-        self.left.iter().filter(|(_, dispatchers)| dispatchers & live != 0).map(|(number, _)| *number).collect()
+        self.left.iter().filter(|left| left.dispatchers & live != 0).map(|left| left.number).collect()
     }
 
     /// One has left to which dispatchers in `live`, a bit each, may have links.
-    pub(crate) fn add(&mut self, number: StoreNumber, live: u64) {
+    pub(crate) fn add(&mut self, number: StoreNumber, live: u64, ends_connections: bool) {
         self.generation += 1;
-        self.left.push((number, live));
+        self.left.push(Left { number, dispatchers: live, ends_connections });
     }
 
     /// A dispatcher has ended its links. Returns those to which no dispatcher has any now.
     pub(crate) fn ended_by(&mut self, dispatcher: usize) -> Vec<StoreNumber> {
-        for (_, dispatchers) in &mut self.left {
-            *dispatchers &= !(1 << dispatcher);
+        for left in &mut self.left {
+            left.dispatchers &= !(1 << dispatcher);
         }
-        self.left.iter().filter(|(_, dispatchers)| *dispatchers == 0).map(|(number, _)| *number).collect()
+        self.left.iter().filter(|left| left.dispatchers == 0).map(|left| left.number).collect()
     }
 
     /// No dispatcher has links to it.
     pub(crate) fn forget(&mut self, number: StoreNumber) {
-        self.left.retain(|(left, _)| *left != number);
+        self.left.retain(|left| left.number != number);
     }
 }

@@ -10,7 +10,7 @@ use crate::mqsc::objects::{AsText, FILE, LoadError, through_of};
 use crate::noted::{CHANGES_NOTE, Origin, changes_note, journal_name, read_changes_note};
 use crate::objects_file::DefinitionsFile;
 use crate::stores::Stores;
-use bulla_queue::{DefinitionUnit, JournalError, OpenError, QueueChange, ReadError, Reserve};
+use bulla_queue::{DefinitionUnit, JournalError, OpenError, QueueChange, ReadError, Reserve, StoreNumber};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ pub(crate) fn load<E: From<Failed>>(
     // From here on a file that differs was edited. Where that can't be noted, it is with the next change.
     let notes = [(CHANGES_NOTE, Some(&changes_note(last, last)[..]))];
     let unit = DefinitionUnit { notes: &notes, reserve: Reserve::Whole, ..DefinitionUnit::default() };
-    if let Err(error) = store.commit_definitions(&unit) {
+    if let Err(error) = store.commit_definitions(StoreNumber::LOCAL, &unit) {
         crate::warning!("that {FILE} is written is not noted in the journal: {error}");
     }
     Ok(Loaded { definitions, last, written: last })
@@ -149,7 +149,9 @@ fn keep(
     notes.push((CHANGES_NOTE, Some(&number)));
     let unit = DefinitionUnit { queues: &queues, objects: &objects, notes: &notes, reserve: Reserve::Whole };
     let failed = |reason: String| Failed::Journal(OpenError::Log(bulla_queue::log::LogError::Failed { reason }));
-    store.commit_definitions(&unit).map_err(|error| failed(format!("definitions can't be kept: {error}")))?;
+    store
+        .commit_definitions(StoreNumber::LOCAL, &unit)
+        .map_err(|error| failed(format!("definitions can't be kept: {error}")))?;
     store.sync(Instant::now()).map_err(|error: JournalError| failed(error.to_string()))?;
     Ok(last + 1)
 }

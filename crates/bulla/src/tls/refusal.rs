@@ -137,7 +137,7 @@ impl TlsRefusal {
     /// The refusal as channels and clients are told of it.
     #[must_use]
     pub fn refusal(&self) -> Refusal {
-        Refusal { reason: self.reason(), cause: Some(self.cause()), detail: self.to_string() }
+        Refusal { cause: Some(self.cause()), ..Refusal::new(self.reason(), self.to_string()) }
     }
 
     /// What an error of a socket says about TLS, if it does.
