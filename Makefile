@@ -1,5 +1,6 @@
 # run     build, and start a queue manager to try
 # islands two queue managers and a message each way, protected in four ways: what lies where
+# shared  three queue managers and a group of shared queues in three servers of NATS: its owner is killed, twice
 # test    everything: unit and integration tests, then the four unmodified clients and a suite of others against the program
 # simulate queue managers on a simulated clock, network and disk, for SECONDS; BULLA_SEED for one seed: tests/README.md
 # past-defects puts past defects back, one at a time: the simulation has to find each within 60 s
@@ -52,7 +53,7 @@ BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 # `make check test` runs unit tests once.
 NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
-.PHONY: run islands build test simulate past-defects interop check sbom bench timing measure hostile \
+.PHONY: run islands shared build test simulate past-defects interop check sbom bench timing measure hostile \
     hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server spire step-ca packages \
     test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
@@ -65,24 +66,24 @@ islands: build
 	    echo "== $$island"; samples/islands/run $$island || exit 1; \
 	done
 
+shared: build $(NATS)
+	samples/shared/run
+
 build: prerequisites lanes
 	cargo build --release -p bulla
 	@tools/symbols.sh $(BULLA)
 
-# bulla-shared is built by itself: what it needs of common libraries would have all of the program compiled once more.
 check: test-prerequisites
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
-	cargo test --release --workspace --exclude bulla-shared --lib --bins
-	cargo test --release --package bulla-shared --lib
+	cargo test --release --workspace --lib --bins
 	tools/components.py check
 
 # The tests of crates leave a program with the parts of a simulation: it is built once more as it is shipped. The
 # example opens what the machine's own openssl is too old for.
 test: test-prerequisites lanes clients
-	cargo test --release --workspace --exclude bulla-shared $(NOT_CHECKED)
-	$(if $(NOT_CHECKED),cargo test --release --workspace --exclude bulla-shared --doc)
-	cargo test --release --package bulla-shared $(NOT_CHECKED)
+	cargo test --release --workspace $(NOT_CHECKED)
+	$(if $(NOT_CHECKED),cargo test --release --workspace --doc)
 	cargo build --release -p bulla -p bulla-seal --bins --example cms-decrypt
 	@tools/symbols.sh $(BULLA)
 	$(PYTHON) -m pytest -n $(E2E_AT_ONCE) --dist loadfile $(PYTEST_ARGS) tests/e2e

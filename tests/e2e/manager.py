@@ -41,9 +41,10 @@ class Manager:
     """Starts at once; `stop` and `kill` end the process, `start` starts it again on the same data. Nobody may do more than
     `grants` allows."""
 
-    def __init__(self, data, options=(), name=None, grants=GRANTS):
+    def __init__(self, data, options=(), name=None, grants=GRANTS, amqp_port=0):
         self.data = Path(data)
         self.options = [str(option) for option in options]
+        self.amqp_port = amqp_port
         # A data directory that is there has its name.
         self.name = name or ("BULLA" if not (self.data / "objects.mqsc").exists() else None)
         if self.name:
@@ -57,7 +58,8 @@ class Manager:
 
     def start(self):
         self.process = subprocess.Popen(
-            [BULLA, "start", "--data", self.data, "--amqp", "127.0.0.1:0", "--amqps", "127.0.0.1:0", *self.options],
+            [BULLA, "start", "--data", self.data, "--amqp", f"127.0.0.1:{self.amqp_port}", "--amqps", "127.0.0.1:0"]
+            + self.options,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::Subscriber;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 
 /// Lines that may wait to be written.
@@ -147,7 +147,8 @@ impl<S: Subscriber> Layer<S> for Log {
 pub fn begin(format: Format, level: Level) {
     LINES.lock().format = format;
     crate::log::before_exit(|| LINES.finish(LAST_LINES_WITHIN));
-    let log = Log { format, lines: &LINES };
+    // What libraries say of themselves tells an operator nothing.
+    let log = Log { format, lines: &LINES }.with_filter(filter_fn(|metadata| metadata.target().starts_with("bulla")));
     // Fails where a program that has this library as a part has a subscriber of its own, which gets the events then.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(level.filter()).with(log));
 }

@@ -16,9 +16,9 @@ use crate::catalog::limits::UserStatus;
 use crate::catalog::lockouts::InForce;
 use crate::catalog::log_ins::LoggedIn;
 use crate::catalog::status::{
-    ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, EnrolmentStatus, InitiatorStatus, KeyRotationStatus,
-    KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, Tasks,
-    TopicStatus,
+    ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, EnrolmentStatus, GroupStatus, InitiatorStatus,
+    KeyRotationStatus, KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel, SubscriptionStatus,
+    TaskSnapshot, Tasks, TopicStatus,
 };
 use crate::catalog::{Change, DeadLetter, Definitions, Object, Sort};
 use crate::channel::registry::{Instance, InstanceId};
@@ -631,6 +631,27 @@ impl Administered for Administrator<'_> {
         self.manager.workers.devices.scheduler().stop(name).map_err(failed)?;
         crate::note!("device {name} stopped");
         Ok(())
+    }
+
+    fn start_group(&mut self, name: &str) -> Result<(), AdminError> {
+        let unknown = || AdminError::Unknown { name: name.to_owned() };
+        let definition = self.state.definitions.shared_groups.get(name).ok_or_else(unknown)?;
+        let scratch = self.manager.data.join(super::SPILL);
+        self.threads.groups.start(self.manager, name, definition, &scratch).map_err(failed)
+    }
+
+    fn stop_group(&mut self, name: &str) -> Result<(), AdminError> {
+        let threads = self.threads;
+        self.apart(|_| threads.groups.stop(name)).map_err(failed)
+    }
+
+    fn take_group_over(&mut self, name: &str) -> Result<(), AdminError> {
+        self.threads.groups.take_over(name).map_err(failed)
+    }
+
+    fn group_status(&self, name: &str) -> Option<GroupStatus> {
+        self.state.definitions.shared_groups.get(name)?;
+        Some(self.threads.groups.status(name).unwrap_or_default())
     }
 
     fn device_status(&self, name: &str) -> Option<DeviceStatus> {

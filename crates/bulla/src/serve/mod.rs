@@ -35,6 +35,7 @@ use crate::noted::{Noted, Origin, Synced};
 use crate::objects_file::copy;
 use crate::objects_file::start::{Failed, Loaded};
 use crate::random::Random;
+use crate::shared_groups::GroupError;
 use crate::stores::Stores;
 use crate::task::Tasks;
 use crate::tls::Tls;
@@ -370,6 +371,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let metrics = metrics.map_err(|error| file(data, error))?;
     let metrics_address = metrics.as_ref().map(metrics::Server::address);
     let (statistics, admin) = (Some(statistics), Some(admin));
+    start_groups(&threads).map_err(|error| file(data, io::Error::other(error)))?;
     Ok(Running {
         manager,
         threads,
@@ -420,6 +422,8 @@ impl Running {
 
     fn join(&mut self) -> io::Result<()> {
         self.threads.join_dispatchers()?;
+        // At once, and before what takes longer: another member waits for them.
+        let groups = self.threads.groups.stop_all().map_err(io::Error::other);
         self.threads.end_checkers()?;
         if let Some(thread) = self.commands.take() {
             thread.join().map_err(|_| io::Error::other("the thread that carries out commands died"))?;
@@ -445,8 +449,17 @@ impl Running {
         let closed = self.manager.lock().store.shut_down(Instant::now()).map_err(io::Error::other);
         let how = json!({ "journal": if closed.is_ok() { "closed" } else { "not closed" } });
         self.manager.told.audit.close_with(Entry::new(Kind::Stop, Who::QueueManager, how));
-        closed
+        closed.and(groups)
     }
+}
+
+/// Takes part in the groups of shared queues that say so.
+fn start_groups(threads: &Threads) -> Result<(), GroupError> {
+    let defined = threads.manager.lock().definitions.shared_groups.clone();
+    let starting = defined.iter().filter(|(_, group)| group.autostart);
+    let scratch = threads.manager.data.join(SPILL);
+    let mut starting = starting.map(|(name, group)| threads.groups.start(&threads.manager, name, group, &scratch));
+    starting.try_for_each(|started| started)
 }
 
 fn open_store(

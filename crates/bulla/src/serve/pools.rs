@@ -5,6 +5,7 @@ use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX, QueueManager};
 use crate::enrolment::enroller::Enrolments;
 use crate::manager::Manager;
 use crate::metrics::KnownEnds;
+use crate::shared_groups::SharedGroups;
 use crate::tls::Tls;
 use crate::turn::{Dispatcher, Left, Listeners};
 use bulla_device::role::{self, Role};
@@ -29,6 +30,8 @@ pub struct Threads {
     pub(super) enrolments: Arc<Enrolments>,
     /// When certificates and revocation lists end.
     pub(super) ends: Arc<KnownEnds>,
+    /// Groups of shared queues that this queue manager takes part in.
+    pub(super) groups: SharedGroups,
     pools: Mutex<Pools>,
 }
 
@@ -48,7 +51,8 @@ struct Pools {
 impl Threads {
     /// No thread is there yet.
     pub(super) fn new(manager: Arc<Manager>, tls: Arc<Tls>) -> Self {
-        Self { manager, tls, enrolments: Arc::default(), ends: Arc::default(), pools: Mutex::default() }
+        let groups = SharedGroups::default();
+        Self { manager, tls, enrolments: Arc::default(), ends: Arc::default(), groups, pools: Mutex::default() }
     }
 
     /// Makes the first threads: as many as CHIADAPS and CHIDISPS say, else as many as `started_with` (dispatchers,
