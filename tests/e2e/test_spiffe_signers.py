@@ -130,6 +130,14 @@ def test_who_is_not_that_process_does_not_pass(site, agents):
     site.people.seen()
     assert agent.ca != false.ca and svid(site, "mallory").issuer == svid(site).issuer
     queue = site.queue(SIGNED)
+    done = site.qm.run("doctor", queue, "--user", "orders", "--data", site.qm.data, "--json", code=None)
+    found = json.loads(done.stdout)["found"]
+    found = [one for one in found if one["check"] in ("SIGNER", "PROBE") and one["condition"] != "WELL"]
+    assert {(one["about"], one["cause"]) for one in found} == {
+        ("orders → mallory", "untrusted"), ("mallory → orders", "untrusted"),
+    }, found  # fmt: skip
+    checked = site.qm.run("policy", "check", queue, "--data", site.qm.data, code=None).stdout.decode()
+    assert ID in checked and "unknown-dn" not in checked, checked
     # Its ring says the same name and believes its own authority, and so it is sealed; the reader does not.
     site.mallory.put(queue, clear(b"forged"))
     assert row(site, "mallory")["SUBJECT"] == ID
@@ -169,6 +177,13 @@ def test_a_process_is_no_recipient_and_a_ring_s_lasting_key_comes_from_elsewhere
     site.people.seen()
     site.set_policy(queue, "SIGNALG(SHA256) ENCALG(AES256) SIGNER('{orders}') RECIP('C=US,O=SPIRE')")
     assert refused_put(site.orders, queue).cause == "unknown-dn"
+    # A policy with such a name is there again after a restart, and in what is exported.
+    site.set_policy(queue, SIGNED)
+    site.clients.pop("orders").close()
+    assert site.qm.stop() == 0
+    site.qm.start()
+    assert ID in site.qm.mqsc(f"DISPLAY POLICY({queue}) ALL")
+    assert f"SIGNER('{ID}')" in (site.qm.data / "objects.mqsc").read_text()
 
 
 def test_the_command_takes_what_the_agent_has_and_refuses_what_does_not_sign(site, agents):
