@@ -409,10 +409,10 @@ impl Signer {
                 || own.certificate.key_kind() != KeyKind::Rsa
                 || (own.certificate.key_bits() as usize).div_ceil(8) >= 2 * Digest::hash_len(digest) + 2
         };
-        // A ring may have a key of several names: one that the policy lists is wanted.
-        let is_listed = |own: &Own| policy.signers.contains(own.certificate.dn());
-        if let Ok(own) = ring.signing_where(policy.revocation, now, |own| is_listed(own) && fits(own)) {
-            return Ok(own);
+        // A ring may have keys of several names: where the policy lists one, no reader believes another.
+        let is_wanted = |own: &Own| policy.signers.contains(own.certificate.dn()) && fits(own);
+        if ring.own().iter().any(|own| is_wanted(own)) {
+            return Ok(ring.signing_where(policy.revocation, now, is_wanted)?);
         }
         match ring.signing_where(policy.revocation, now, fits) {
             Ok(own) => Ok(own),

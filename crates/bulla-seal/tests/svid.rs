@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bulla_seal::certificate::{Certificate, CertificateError, PrivateKeyPem, Usage};
 use bulla_seal::policy::{ContentCipher, Revocation};
 use bulla_seal::ring::{self, Ring, SingleFiles};
-use bulla_seal::{Dn, OpenError, Opener, Policy, inspect};
+use bulla_seal::{Dn, OpenError, Opener, Policy, Sealer, inspect};
 use bytes::Bytes;
 use common::*;
 use openssl::asn1::Asn1Time;
@@ -372,6 +372,10 @@ fn of_several_keys_the_one_that_the_policy_lists_signs() {
     let signer = |names: &[&str]| sealer(&signed_by(names), &ring).signer().unwrap().dn().to_string();
     assert_eq!(signer(&[ID]), ID);
     assert_eq!(signer(&["CN=alice,O=Bulla"]), "CN=alice,O=Bulla");
+    // When it has ended no other key signs in its place: a reader would not believe that.
+    let late = Sealer::new(signed_by(&[ID]), ring.clone(), None, later(2 * HOUR)).unwrap_err();
+    assert!(late.to_string().contains("expired"), "{late}");
+    assert!(Sealer::new(signed_by(&[]), ring.clone(), None, later(2 * HOUR)).is_ok());
     // What is sealed for her opens with her other key.
     let mut private = policy_of(SIGNED, Some(ContentCipher::Aes256Gcm), &[&alice]);
     private.signers = vec![id(ID)];
