@@ -34,6 +34,12 @@ pub enum JoinError {
     },
     /// The administrator's turn: what is defined in it does not go with what is defined here.
     Definitions(LoadError),
+    /// The operator's turn: something is defined in it that is about none of its queues. Who can write the log would
+    /// define what this queue manager does.
+    Foreign {
+        /// The object.
+        object: String,
+    },
     /// The administrator's turn: a queue's attributes are not possible here.
     Queue {
         /// The queue.
@@ -49,6 +55,7 @@ impl fmt::Display for JoinError {
             JoinError::Stores(error) => error.fmt(f),
             JoinError::Read { object, error } => write!(f, "the definition of {object}: {error}"),
             JoinError::Definitions(error) => error.fmt(f),
+            JoinError::Foreign { object } => write!(f, "its log defines {object}, which is about none of its queues"),
             JoinError::Queue { queue, error } => write!(f, "{queue}: {error}"),
         }
     }
@@ -73,13 +80,22 @@ impl Joining {
 
 impl State {
     /// A store is there from now on, with its queues, policies and rights. It was opened under a number that was free:
-    /// [`Stores::free_number`](crate::stores::Stores::free_number). Costs a copy of all definitions.
+    /// [`Stores::free_number`](crate::stores::Stores::free_number). Costs a copy of all definitions and of their texts.
     ///
     /// # Errors
     /// [`JoinError`]; nothing is changed then, and the store is closed.
     pub fn join_store(&mut self, joining: Joining, path: &Path) -> Result<StoreNumber, JoinError> {
         let Joining { further, records } = joining;
         let definitions = kept::add(self.definitions.clone(), &records, path).map_err(JoinError::Definitions)?;
+        let is_about_its_queues = |object: &String| {
+            let queue = kept::queue_of(object).filter(|queue| further.store.queue(queue).is_some());
+            let group = queue.and_then(|queue| definitions.queues.get(queue)?.group.as_ref());
+            queue.is_some() && records.contains_key(object) && group.is_none_or(|group| *group == further.name)
+        };
+        let changed = kept::not_alike(&self.definitions, &definitions);
+        if let Some(object) = changed.into_iter().find(|object| !is_about_its_queues(object)) {
+            return Err(JoinError::Foreign { object });
+        }
         let number = self.store.join(further).map_err(JoinError::Stores)?;
         self.forget_uses_of(number);
         let queues: Vec<String> = self.store.queues_of(number).map(|(_, name)| name.to_owned()).collect();

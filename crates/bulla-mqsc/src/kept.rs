@@ -196,6 +196,14 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
     objects.insert(object);
 }
 
+/// The names of the records in which two sets of definitions differ.
+#[must_use]
+pub fn not_alike(before: &Definitions, after: &Definitions) -> Vec<String> {
+    let [before, after]: [BTreeMap<String, String>; 2] = [before, after].map(|of| records(of).collect());
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    names.into_iter().filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
+}
+
 /// What deletes the objects that `goes` names, by the names of their records.
 #[must_use]
 pub fn removals(definitions: &Definitions, goes: impl Fn(&str) -> bool) -> Vec<Change> {

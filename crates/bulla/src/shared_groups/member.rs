@@ -38,6 +38,8 @@ const STEADY_AFTER: Duration = Duration::from_secs(60);
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// How often clients are told anew which queues the group has: each time all names are copied.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+/// The part of a queue manager's memory for messages that each group has besides.
+const MEMORY_DIVISOR: usize = 4;
 /// The part of a small log that is its reserve. What must be free for it to hold is eight times that
 /// (`bulla_shared::SMALL_BATCH_FACTOR`).
 const RESERVE_DIVISOR: u64 = 64;
@@ -45,6 +47,8 @@ const RESERVE_DIVISOR: u64 = 64;
 const CHECKPOINT_DIVISOR: u64 = 64;
 /// The part of a small log below which nothing is carried forward.
 const CARRIED_DIVISOR: u64 = 4;
+/// Longest host in an address that another member gives: that of a name (RFC 1035, section 2.3.4).
+const HOST_CHARS_MAX: usize = 255;
 /// The note with the address of the last owner, in the group's log.
 const ADDRESS_NOTE: &str = "group.address";
 /// The note of an owner that has gone by itself: its epoch.
@@ -280,8 +284,8 @@ impl Member {
         let address = standby.note(ADDRESS_NOTE).map(text);
         let address = address.as_deref().and_then(|address| address.rsplit_once(':'));
         let address = address.and_then(|(host, port)| {
-            let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-            Some((host, port.parse().ok()?))
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            (host.len() <= HOST_CHARS_MAX).then_some((host.to_owned(), port.parse().ok()?))
         });
         let mut elsewhere = GroupElsewhere::new(standby.queue_names(), standby.object_names());
         elsewhere.owner = standby.owner().map(|(owner, _)| owner).unwrap_or_default();
@@ -432,6 +436,7 @@ impl Member {
 fn limits(log_bytes: u64) -> Limits {
     let usual = Limits::default();
     Limits {
+        memory_bytes_max: usual.memory_bytes_max / MEMORY_DIVISOR,
         reserve_bytes: usual.reserve_bytes.min(log_bytes / RESERVE_DIVISOR),
         checkpoint_bytes: usual.checkpoint_bytes.min(log_bytes / CHECKPOINT_DIVISOR),
         log_bytes_min: usual.log_bytes_min.min(log_bytes / CARRIED_DIVISOR),

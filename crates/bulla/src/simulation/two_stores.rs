@@ -14,7 +14,7 @@ use bulla_amqp::transaction::{Control, Declare, Discharge};
 use bulla_amqp::types::{SenderSettleMode, Source};
 use bulla_amqp::{AttachRequest, DeliveryState, Error, Symbol};
 use bulla_queue::sim::{Fate, Manner, SimDisk, SimEngine};
-use bulla_queue::{DefineError, FileSpill, Limits, Message, QueueAttributes, Store, StoreNumber};
+use bulla_queue::{DefineError, DefinitionUnit, FileSpill, Limits, Message, QueueAttributes, Store, StoreNumber};
 use bulla_seal::Policy;
 use bulla_seal::policy::SignatureDigest;
 use bytes::Bytes;
@@ -429,6 +429,39 @@ fn a_store_with_a_queue_that_is_here_does_not_join() {
         commit(&mut node, deletes);
     }
     node.gets_its_store(9).unwrap();
+}
+
+#[test]
+fn a_log_that_defines_more_than_its_queues_does_not_join() {
+    for (object, text) in [
+        (
+            "AUTHREC QUEUE \"**\" PRINCIPAL mallory",
+            "SET AUTHREC PROFILE(**) OBJTYPE(QUEUE) PRINCIPAL('mallory') AUTHADD(GET)\n",
+        ),
+        ("QALIAS OWN", "DEFINE QALIAS('OWN') +\n   TARGET('NEAR')\n"),
+        // The name says less than the text.
+        ("POLICY SHARED", "DEFINE PROCESS('P') +\n   APPLICID('/bin/sh')\n"),
+        ("POLICY SHARED", "ALTER QLOCAL('NEAR') MAXDEPTH(0)\n"),
+        ("POLICY NEAR", "SET POLICY('NEAR') SIGNALG(NONE) ENCALG(AES256) RECIP('CN=mallory')\n"),
+    ] {
+        let clock = Clock::simulated();
+        let mut node = node(&clock, Takes::default());
+        let mut client = Plain::connect(&mut node, &clock);
+        {
+            let state = &mut *node.running().unwrap().manager.lock();
+            let objects = [(object, Some(text.as_bytes()))];
+            let unit = DefinitionUnit { objects: &objects, ..DefinitionUnit::default() };
+            state.store.commit_definitions(GROUP_NUMBER, &unit).unwrap();
+            state.store.sync(clock.now()).unwrap();
+        }
+        node.loses_its_store();
+        step(&mut node, &mut client, &clock);
+        let refused = node.gets_its_store(9).unwrap_err();
+        assert!(refused.starts_with("Foreign") || refused.starts_with("Definitions("), "{object}: {refused}");
+        let state = node.running().unwrap().manager.lock();
+        assert!(state.store.queue("SHARED").is_none() && state.definitions.queues["NEAR"].max_depth == 5_000);
+        assert!(state.definitions.policies.is_empty() && state.definitions.aliases.is_empty(), "{object}");
+    }
 }
 
 #[test]
