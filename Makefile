@@ -1,6 +1,7 @@
 # run     build, and start a queue manager to try
 # islands two queue managers and a message each way, protected in four ways: what lies where
 # shared  three queue managers and a group of shared queues in three servers of NATS: its owner is killed, twice
+# takeover how long a group of shared queues has no owner, after kill -9 and after TERM
 # test    everything: unit and integration tests, then the four unmodified clients and a suite of others against the program
 # simulate queue managers on a simulated clock, network and disk, for SECONDS; BULLA_SEED for one seed: tests/README.md
 # past-defects puts past defects back, one at a time: the simulation has to find each within 60 s
@@ -53,7 +54,7 @@ BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 # `make check test` runs unit tests once.
 NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
-.PHONY: run islands shared build test simulate past-defects interop check sbom bench timing measure hostile \
+.PHONY: run islands shared takeover build test simulate past-defects interop check sbom bench timing measure hostile \
     hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server spire step-ca packages \
     test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
@@ -68,6 +69,9 @@ islands: build
 
 shared: build $(NATS)
 	samples/shared/run
+
+takeover: build $(NATS) $(VENV)
+	$(PYTHON) tests/shared/takeover.py
 
 build: prerequisites lanes
 	cargo build --release -p bulla
