@@ -91,6 +91,8 @@ impl JetStreamLog {
         let thread = thread.spawn(move || {
             (options.thread_begins)();
             serve(&runtime, options, &known, ends, &opened_end);
+            // A name that is being looked up is not waited for: who drops the log may hold what others need.
+            runtime.shutdown_background();
         });
         let thread = thread.map_err(LogError::Unavailable)?;
         let survives = match opened.blocking_recv() {

@@ -224,6 +224,8 @@ impl Member {
         if now < self.claims_at && !self.is_forced {
             return Ok(false);
         }
+        // The operator's word is for now: what comes of it or not is not tried again later.
+        let is_forced = std::mem::take(&mut self.is_forced);
         if let Some(conflict) = self.conflict(&standing.standby) {
             // Another member can own it.
             let mut status = hold(&self.status);
@@ -231,20 +233,19 @@ impl Member {
                 crate::warning!("shared group {}: it can't be owned here: {conflict}", self.group);
             }
             status.why = conflict;
+            drop(status);
+            self.enter(GroupState::Standby);
             return Ok(false);
         }
         let how = match standing.standby.owner() {
-            _ if self.is_forced => Claim::Force,
+            _ if is_forced => Claim::Force,
             Some((_, epoch)) if standing.standby.note(LEFT_NOTE) == Some(&epoch.0.to_le_bytes()[..]) => {
                 Claim::After(epoch)
             }
             _ => Claim::IfFree,
         };
         match standing.standby.claim(now, how) {
-            Ok(()) => {
-                self.is_forced = false;
-                Ok(true)
-            }
+            Ok(()) => Ok(true),
             Err(OpenError::Log(LogError::Owned { .. })) => {
                 hold(&self.status).why.clear();
                 self.enter(GroupState::Standby);
