@@ -36,7 +36,9 @@ def free_ports(count):
 class Engine:
     """A cluster of servers."""
 
-    def __init__(self, folder, servers=3, log_bytes=LOG_BYTES):
+    def __init__(self, folder, servers=3, log_bytes=LOG_BYTES, tls=""):
+        """`tls` is a part of the configuration: who wants a certificate of clients, and shows which."""
+        self.tls = tls
         self.log_bytes = log_bytes
         self.folder = Path(folder)
         ports = free_ports(3 * servers)
@@ -53,7 +55,7 @@ class Engine:
         configuration = self.folder / f"n{index}.conf"
         configuration.write_text(
             f"server_name: n{index}\nlisten: 127.0.0.1:{self.clients[index]}\n"
-            f"http: 127.0.0.1:{self.monitors[index]}\n"
+            f"http: 127.0.0.1:{self.monitors[index]}\n{self.tls}\n"
             f'jetstream {{ store_dir: "{self.folder / f"n{index}"}", max_file_store: 8GB, sync_interval: always }}\n'
             + (cluster if len(self.processes) > 1 else "")
         )

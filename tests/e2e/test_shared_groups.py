@@ -1,9 +1,16 @@
 """Groups of shared queues: who owns them, what becomes of messages when the owner goes, and what members say."""
 
+import datetime
+import ipaddress
 import shutil
 import time
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from engine import Engine, free_ports
 from manager import label, shown_rows, wait_until
@@ -338,3 +345,58 @@ def takes(client, body):
         return True
     except Refused:
         return False
+
+
+def issued(folder, name, by=None):
+    """A certificate and its key, of an authority or as one; the files, and what a further one is issued by."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    issuer, issuer_key = by or (subject, key)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(issuer_key, hashes.SHA256())
+    )
+    pem, own = folder / f"{name}.pem", folder / f"{name}.key"
+    pem.write_bytes(made.public_bytes(Encoding.PEM))
+    own.touch(0o600)
+    own.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return pem, own, (subject, key)
+
+
+def test_the_engine_is_reached_by_mutual_tls_and_a_key_that_others_can_read_is_none(managers, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    authority, _, by = issued(folder, "authority")
+    stranger, _, _ = issued(folder, "stranger")
+    pem, key, _ = issued(folder, "server", by)
+    own, own_key, _ = issued(folder, "member", by)
+    tls = f'tls {{ cert_file: "{pem}", key_file: "{key}", ca_file: "{authority}", verify: true }}'
+    engine = Engine(folder, servers=1, tls=tls)
+    try:
+        qm = managers("QM1", name="QM1")
+        files = f"CERTFILE('{own}') KEYFILE('{own_key}')"
+        qm.mqsc(f"DEFINE QSGROUP(SECRET) {engine.attributes}\nSTART QSGROUP(SECRET)")
+        wait_until(lambda: status(qm, "SECRET")["WHY"], "in clear it is not let in")
+        assert status(qm, "SECRET")["STATE"] == "CONNECTING"
+
+        def alter(attributes):
+            qm.mqsc(f"STOP QSGROUP(SECRET)\nALTER QSGROUP(SECRET) {attributes}\nSTART QSGROUP(SECRET)")
+
+        alter(f"CAFILE('{stranger}') {files}")
+        wait_until(lambda: "certificate" in status(qm, "SECRET")["WHY"].lower(), "the authority is not believed")
+        own_key.chmod(0o644)
+        alter(f"CAFILE('{authority}') {files}")
+        wait_until(lambda: "chmod 600" in status(qm, "SECRET")["WHY"], "others can read the key")
+        own_key.chmod(0o600)
+        alter(f"CAFILE('{authority}') {files}")
+        wait_for_state(qm, "SECRET", "OWNER")
+    finally:
+        engine.stop()
