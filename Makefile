@@ -1,6 +1,7 @@
 # run     build, and start a queue manager to try
 # islands two queue managers and a message each way, protected in four ways: what lies where
 # shared  three queue managers and a group of shared queues in three servers of NATS: its owner is killed, twice
+# group-faults clients of shared queues while members and servers fail, GROUP_FAULTS times
 # takeover how long a group of shared queues has no owner, after kill -9 and after TERM
 # test    everything: unit and integration tests, then the four unmodified clients and a suite of others against the program
 # simulate queue managers on a simulated clock, network and disk, for SECONDS; BULLA_SEED for one seed: tests/README.md
@@ -29,6 +30,7 @@ FUZZ_SECONDS ?= 600
 HOSTILE_SECONDS ?= 600
 ROTATION_KILLS ?= 200
 SHARED_FAULTS ?= 500
+GROUP_FAULTS ?= 100
 SECONDS ?= 60
 # Files of tests end to end that run at once. They wait more than they compute.
 E2E_AT_ONCE ?= 3
@@ -54,7 +56,7 @@ BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 # `make check test` runs unit tests once.
 NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
-.PHONY: run islands shared takeover build test simulate past-defects interop check sbom bench timing measure hostile \
+.PHONY: run islands shared takeover group-faults build test simulate past-defects interop check sbom bench timing measure hostile \
     hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server spire step-ca packages \
     test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
@@ -72,6 +74,9 @@ shared: build $(NATS)
 
 takeover: build $(NATS) $(VENV)
 	$(PYTHON) tests/shared/takeover.py
+
+group-faults: build $(NATS) $(VENV)
+	$(PYTHON) tests/shared/faults.py --faults $(GROUP_FAULTS)
 
 build: prerequisites lanes
 	cargo build --release -p bulla
