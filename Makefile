@@ -56,9 +56,9 @@ BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 # `make check test` runs unit tests once.
 NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
-.PHONY: run islands shared takeover group-faults build test simulate past-defects interop check sbom bench timing measure hostile \
-    hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server spire step-ca packages \
-    test-packages prerequisites test-prerequisites
+.PHONY: run islands shared takeover group-faults build test simulate past-defects interop check sbom bench timing \
+    measure hostile hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server spire \
+    step-ca packages test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
 run: build

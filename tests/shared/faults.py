@@ -3,14 +3,15 @@
 
     tests/shared/faults.py [--faults 100] [--seed 1]
 
-Three servers of the engine and three members on loopback. Each of three pairs of clients, unmodified python-qpid-proton, has
-a queue of its own: one puts numbers, each confirmed before the next, and puts again what was not confirmed; the other gets
-in units of work. Faults come one after the other, each when all pairs go on: the owner or another member is killed, stopped
-by TERM, or by SIGSTOP for five seconds and goes on; a server is killed, or all of them.
+Three servers of the engine and three members on loopback. Each of three pairs of clients, unmodified
+python-qpid-proton, has a queue of its own: one puts numbers, each confirmed before the next, and puts again
+what was not confirmed; the other gets in units of work. Faults come one after the other, each when all pairs go
+on: the owner or another member is killed, stopped by TERM, or by SIGSTOP for five seconds and goes on; a server
+is killed, or all of them.
 
-Then each number that was confirmed must have come; none may have come twice whose get was committed and whose put was not
-repeated; and those that were not repeated have come in their order. Prints what was counted; exits with 1 where that does not
-hold. BULLA names the program.
+Then each number that was confirmed must have come; none may have come twice whose get was committed and whose
+put was not repeated; and those that were not repeated have come in their order. Prints what was counted; exits
+with 1 where that does not hold. BULLA names the program.
 """
 
 import argparse
@@ -240,7 +241,8 @@ def main():
     ]
     kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(site.counts.items()))
     print(f"seed {options.seed}, {options.faults} faults: {kinds}")
-    print("{} puts confirmed, {} gets committed, {} puts repeated, {} gets of units whose end is not known".format(*sums))
+    told = "{} puts confirmed, {} gets committed, {} puts repeated, {} gets of units whose end is not known"
+    print(told.format(*sums))
     gone = sum(len(pair.unsure - set(pair.got)) for pair in site.pairs)
     print(f"of those gets {gone} did not come again: their units were committed")
     print("\n".join(broken) or "nothing confirmed was lost, nothing committed came back, all of it in order")

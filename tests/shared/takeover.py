@@ -3,9 +3,9 @@
 
     tests/shared/takeover.py [--messages 100000] [--bytes 2048] [--rounds 5]
 
-Three servers of the engine and two members on loopback. So many messages lie on a shared queue. In each round the owner is
-killed, or stopped, and two clients try the other member until a put is confirmed, and until a message is there. Prints a
-line for each round, in seconds since the signal. BULLA names the program.
+Three servers of the engine and two members on loopback. So many messages lie on a shared queue. In each round
+the owner is killed, or stopped, and two clients try the other member until a put is confirmed, and until a
+message is there. Prints a line for each round, in seconds since the signal. BULLA names the program.
 """
 
 import argparse
@@ -122,7 +122,8 @@ def main():
                 gets += got_after
                 owner.start()
                 owner, other = other, owner
-            print(f"{name}, median: put {statistics.median(puts):.2f} s, get {statistics.median(gets):.2f} s", flush=True)
+            medians = [statistics.median(times) for times in (puts, gets)]
+            print("{}, median: put {:.2f} s, get {:.2f} s".format(name, *medians), flush=True)
     finally:
         for manager in managers:
             manager.kill()
