@@ -2,8 +2,11 @@
 
 import datetime
 import ipaddress
+import os
 import shutil
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -12,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from engine import Engine, free_ports
-from manager import label, shown_rows, wait_until
+from engine import Engine, free_ports, program
+from manager import BULLA, label, shown_rows, wait_until
 from people import People
 from proton import Message, Timeout
 from proton_driver import Refused
@@ -345,6 +348,14 @@ def takes(client, body):
         return True
     except Refused:
         return False
+
+
+def test_the_sample_loses_nothing_while_its_owner_is_killed():
+    environment = {**os.environ, "BULLA": BULLA, "BULLA_NATS_SERVER": program()}
+    sample = Path(__file__).parents[2] / "samples/shared/run"
+    done = subprocess.run([sample, "--seconds", "8"], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "took over after" in done.stdout and "messages were confirmed, 0 of them lost" in done.stdout, done.stdout
 
 
 def issued(folder, name, by=None):
