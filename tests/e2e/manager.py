@@ -171,12 +171,25 @@ class Manager:
     def clear_error_queue(self):
         """Takes every message off the error queue, and returns them."""
         with self.connect() as client:
+            self._all_errors(client)
             return client.get_all(ERROR_QUEUE)
 
     def errors(self):
         """The labels on the error queue, oldest first."""
         with self.connect() as client:
-            return [label(message) for message in client.get_all(ERROR_QUEUE, browse=True)]
+            return [label(message) for message in self._all_errors(client)]
+
+    def _all_errors(self, client):
+        """What lies on the error queue, once all of it can be got: what moves there has to be in the journal first."""
+        found = []
+
+        def is_whole():
+            depth = self.depth(ERROR_QUEUE)
+            found[:] = client.get_all(ERROR_QUEUE, browse=True)
+            return len(found) >= depth
+
+        wait_until(is_whole, "what lies on the error queue can be got")
+        return found
 
 
 def shown_rows(answer):

@@ -26,10 +26,10 @@ def body(number):
     return number.to_bytes(4, "big") * (MIB // 4)
 
 
-def test_an_idle_queue_manager_needs_less_than_36_mebibytes(managers):
+def test_an_idle_queue_manager_needs_less_than_40_mebibytes(managers):
     manager = managers("idle")
-    # 31 to 33 were seen: the threads that write the log and objects.mqsc came with 4, and the code grew by 2.
-    assert memory(manager) < 36
+    # 33 to 37 were seen: with the client of shared logs the code and what is relocated of it came to 3 more than before.
+    assert memory(manager) < 40
     assert manager.stop() == 0
 
 

@@ -184,7 +184,7 @@ def test_the_error_queue_says_cause_details_queue_time_and_reason_and_keeps_the_
     message.properties = {"colour": "red"}
     site.put_raw(queue, message)
     assert site.billing.get_all(queue) == []
-    [error] = site.nobody.get_all(ERROR_QUEUE)
+    [error] = site.qm.clear_error_queue()
     facts = label(error)
     assert set(facts) == {"reason", "cause", "details", "queue", "time"}
     assert (facts["reason"], facts["cause"], facts["queue"]) == (2063, "tampered", queue)
@@ -459,7 +459,7 @@ def test_a_clear_message_is_a_defect_under_enforce(site):
     site.put_raw(queue, clear())
     refused = refused_get(site.billing, queue)
     assert (refused.reason, refused.cause) == (2063, "unsigned")
-    [error] = site.nobody.get_all(ERROR_QUEUE)
+    [error] = site.qm.clear_error_queue()
     assert (label(error)["cause"], bytes(error.body)) == ("unsigned", PAYLOAD)
 
 
