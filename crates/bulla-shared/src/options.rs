@@ -40,7 +40,7 @@ pub const UNHEARD_MAX: Duration = Duration::from_secs(6);
 pub const OWNER_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// How long the engine has to say that the owner does not listen before it counts as gone: an owner whose server died
 /// finds another one sooner.
-pub const OWNER_ABSENT_FOR: Duration = Duration::from_secs(1);
+pub const OWNER_ABSENT_FOR: Duration = Duration::from_millis(750);
 /// How often an owner is asked.
 pub const OWNER_ASKED_EVERY: Duration = Duration::from_millis(250);
 /// How long what is in the log may be sent after the beginning of the last append or look that succeeded.

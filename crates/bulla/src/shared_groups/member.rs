@@ -25,6 +25,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often a member looks. A claim asks whether the owner is there, so this is how often an owner is asked, too.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long an owner that has gone by itself still answers: members have looked by then.
+const ANSWERS_ON: Duration = Duration::from_millis(300);
 /// The first pause after something failed; each further one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 /// The longest of these pauses.
@@ -415,7 +417,11 @@ impl Member {
         let closed = noted.map(drop).map_err(|error| error.to_string());
         let closed = closed.and_then(|()| store.sync(Instant::now()).map_err(|error| error.to_string()));
         match closed {
-            Ok(()) => crate::note!("shared group {}: given up", self.group),
+            Ok(()) => {
+                crate::note!("shared group {}: given up", self.group);
+                // A member that asks just now gets its answer, and reads on: else it would wait out a silence.
+                std::thread::sleep(ANSWERS_ON);
+            }
             // Others take it over once this one is silent.
             Err(why) => crate::warning!("shared group {}: given up, which its log does not say: {why}", self.group),
         }
