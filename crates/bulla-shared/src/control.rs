@@ -191,9 +191,11 @@ impl Control {
         let begun = Instant::now();
         let inbox = self.engine.client.new_inbox();
         let Ok(mut answers) = self.engine.client.subscribe(inbox.clone()).await else { return false };
-        // Whether the engine has said of each question that there is none to answer it.
-        let mut is_absent = true;
+        // Since when the engine says of each question that there is none to answer it. Not of the one that was on its way
+        // when the owner went.
+        let mut absent_since = None;
         loop {
+            let asked_at = Instant::now();
             let asked = self.engine.client.publish_with_reply(self.engine.ask(), inbox.clone(), Bytes::new()).await;
             if asked.is_err() {
                 return false;
@@ -210,9 +212,9 @@ impl Control {
                     Some(_) => {}
                 }
             }
-            is_absent &= was_unheard;
-            let waits = if is_absent { OWNER_ABSENT_FOR } else { OWNER_ANSWERS_WITHIN };
-            if begun.elapsed() >= waits {
+            absent_since = absent_since.or(Some(asked_at)).filter(|_| was_unheard);
+            let is_absent = absent_since.is_some_and(|since: Instant| since.elapsed() >= OWNER_ABSENT_FOR);
+            if is_absent || begun.elapsed() >= OWNER_ANSWERS_WITHIN {
                 return false;
             }
         }
