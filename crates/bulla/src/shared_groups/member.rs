@@ -147,7 +147,8 @@ impl Member {
             self.step(Instant::now());
             match orders.recv_timeout(LOOK_EVERY) {
                 Ok(Order::TakeOver) => {
-                    self.is_forced = true;
+                    // An owner has what is asked for, and must not take it back when it is deposed later.
+                    self.is_forced = !matches!(self.part, Part::Owning { .. });
                     if let Part::Away { at } = &mut self.part {
                         *at = Instant::now();
                     }
