@@ -392,7 +392,8 @@ impl Stores {
 
     // ---- messages
 
-    /// Whether messages of a queue may be sent to others now, as [`Store::may_send`] has it. A compare where it is local.
+    /// Whether messages of a queue may be sent to others now, as [`Store::may_send`] has it. A compare where it is
+    /// local.
     pub fn may_send(&mut self, queue: QueueId) -> bool {
         queue.store() == StoreNumber::LOCAL || self.of_mut(queue.store()).may_send(queue)
     }

@@ -231,7 +231,8 @@ pub trait Administered {
         Err(AdminError::NoGroups { name: name.to_owned() })
     }
 
-    /// Owns a group, whoever owns it now. Returns once that is on its way. Whatever shares no queues refuses.
+    /// Owns a group, also where another member owns it. Returns once that is on its way. A target without shared queues
+    /// refuses.
     ///
     /// # Errors
     /// Nothing is changed.

@@ -18,13 +18,14 @@ use crate::spiffe_id;
 
 /// The longest text form accepted, in bytes.
 pub const DN_TEXT_BYTES_MAX: usize = 4096;
-/// What [`Dn::of_nobody`] shows.
-const NOBODY: &str = "(not one SPIFFE ID)";
+/// What [`Dn::of_no_name`] shows.
+const NO_NAME: &str = "(not one SPIFFE ID)";
 /// The most attributes in one name.
 pub const DN_ATTRIBUTES_MAX: usize = 64;
 
 /// The name that a certificate goes by, its subject or, of an X.509-SVID, its SPIFFE ID: cheap to clone, compared and
-/// ordered by its text. A text with a SPIFFE ID is never that of a distinguished name, which begins with a type and `=`.
+/// ordered by its text. A text with a SPIFFE ID is never that of a distinguished name, which begins with a type and
+/// `=`.
 #[derive(Clone)]
 pub struct Dn {
     text: Arc<str>,
@@ -107,8 +108,8 @@ impl Dn {
     }
 
     /// The name of a certificate that has a SPIFFE ID among others, or one of no process. No text makes it.
-    pub(crate) fn of_nobody() -> Dn {
-        Dn { text: NOBODY.into() }
+    pub(crate) fn of_no_name() -> Dn {
+        Dn { text: NO_NAME.into() }
     }
 
     /// Whether it is the SPIFFE ID of a process.
@@ -116,9 +117,9 @@ impl Dn {
         self.text.starts_with(spiffe_id::SCHEME)
     }
 
-    /// Whether it is that of a certificate with a SPIFFE ID, be it one that counts or not.
+    /// Whether it is that of a certificate with a SPIFFE ID, whether that ID counts or not.
     pub(crate) fn is_of_svid(&self) -> bool {
-        self.is_spiffe_id() || *self.text == *NOBODY
+        self.is_spiffe_id() || *self.text == *NO_NAME
     }
 
     /// The trust domain of a SPIFFE ID.

@@ -41,8 +41,8 @@ pub(crate) enum Named<'a> {
     BySubject,
     /// It is that process's.
     Process(&'a str),
-    /// There is a SPIFFE ID, and not alone or not of a process: it is nobody's.
-    Nobody,
+    /// There is a SPIFFE ID beside another name, or one that is of no process: the certificate goes by no name.
+    NoName,
 }
 
 /// Reads the value of subjectAltName, GeneralNames in DER; none where it is unreadable.
@@ -60,10 +60,10 @@ pub(crate) fn named(general_names: &[u8]) -> Option<Named<'_>> {
     if !uris.iter().any(is_spiffe) {
         return Some(Named::BySubject);
     }
-    let [only] = uris.as_slice() else { return Some(Named::Nobody) };
+    let [only] = uris.as_slice() else { return Some(Named::NoName) };
     Some(match std::str::from_utf8(only) {
         Ok(text) if is_of_process(text) => Named::Process(text),
-        _ => Named::Nobody,
+        _ => Named::NoName,
     })
 }
 
@@ -121,12 +121,12 @@ mod tests {
         assert_eq!(named(&of(&[(URI, b"https://example.org"), (URI, b"urn:x")])), Some(Named::BySubject));
         assert_eq!(named(&of(&[])), Some(Named::BySubject));
         for other in [id, b"spiffe://example.org/admin", b"https://example.org", b"\xff", b""] {
-            assert_eq!(named(&of(&[(URI, id), (URI, other)])), Some(Named::Nobody), "{other:?}");
-            assert_eq!(named(&of(&[(URI, other), (URI, id)])), Some(Named::Nobody), "{other:?}");
+            assert_eq!(named(&of(&[(URI, id), (URI, other)])), Some(Named::NoName), "{other:?}");
+            assert_eq!(named(&of(&[(URI, other), (URI, id)])), Some(Named::NoName), "{other:?}");
         }
         for bad in ["spiffe://example.org", "SPIFFE://example.org/orders", "spiffe:x", "spiffe://example.org/or\0ders"]
         {
-            assert_eq!(named(&of(&[(URI, bad.as_bytes())])), Some(Named::Nobody), "{bad}");
+            assert_eq!(named(&of(&[(URI, bad.as_bytes())])), Some(Named::NoName), "{bad}");
         }
         assert_eq!(named(b"\x30\x03\x86\x05s"), None);
     }

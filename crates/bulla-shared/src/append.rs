@@ -45,7 +45,8 @@ enum End {
 }
 
 impl Appender {
-    /// Writes batches as they come, until their sender is gone. While none comes it looks whether it is the owner still.
+    /// Writes batches as they come, until their sender is gone. While none comes it looks whether it is the owner
+    /// still.
     pub(crate) async fn run(self, mut batches: mpsc::Receiver<Batch>) {
         // Who took the log, for batches that are on their way while this is found out.
         let mut deposed = None;

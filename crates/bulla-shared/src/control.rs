@@ -191,8 +191,8 @@ impl Control {
         let begun = Instant::now();
         let inbox = self.engine.client.new_inbox();
         let Ok(mut answers) = self.engine.client.subscribe(inbox.clone()).await else { return false };
-        // Since when the engine says of each question that there is none to answer it. Not of the one that was on its way
-        // when the owner went.
+        // Since when the engine says of each question that there is none to answer it. Not of the one that was on its
+        // way when the owner went.
         let mut absent_since = None;
         loop {
             let asked_at = Instant::now();

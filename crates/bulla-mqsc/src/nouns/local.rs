@@ -383,8 +383,8 @@ static SHARING: &[Field<LocalQueue>] = &[
         QSGDISP,
         words(&["QMGR", "SHARED"]),
         "QMGR",
-        "QMGR: a queue of this queue manager alone. SHARED: one of the group in QSGROUP, which lies in the group's log and \
-         is open at the member that owns the group. It is defined at that member, for good.",
+        "QMGR: a queue of this queue manager alone. SHARED: one of the group in QSGROUP, which lies in the group's \
+         log and is open at the member that owns the group. It is defined at that member, for good.",
         |of| Cell::word(if of.group.is_some() { "SHARED" } else { "QMGR" }),
         |_, _| {},
     ),
@@ -392,8 +392,8 @@ static SHARING: &[Field<LocalQueue>] = &[
         QSGROUP,
         Kind::Name { optional: true },
         "' '",
-        "The group of a SHARED queue, which DEFINE QSGROUP has made this queue manager a member of; blank for one of this \
-         queue manager alone.",
+        "The group of a SHARED queue, which DEFINE QSGROUP has made this queue manager a member of; blank for one of \
+         this queue manager alone.",
         |of| blank(of.group.as_deref()),
         |of, value| of.group = unless_blank(&value.text()),
     ),

@@ -47,8 +47,8 @@ static SIGNER: Attribute = Attribute {
     default: "any",
     doc: "Who may sign, compared with the certificate's subject exactly: attribute names in upper case, the \
         certificate's order. Or the SPIFFE ID of an X.509-SVID, as spiffe://example.org/orders, whose authority the \
-        reader's ring has for that trust domain; an SVID has no subject here. Repeatable. Without one, any signer whose \
-        chain is valid. Only with SIGNALG.",
+        reader's ring has for that trust domain; an SVID has no subject here. Repeatable. Without one, any signer \
+        whose chain is valid. Only with SIGNALG.",
     since: V1,
 };
 

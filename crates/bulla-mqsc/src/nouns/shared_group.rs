@@ -71,8 +71,8 @@ static FIELDS: &[Field<SharedGroup>] = &[
         "CAFILE",
         Kind::Text { chars_max: TEXT_CHARS_MAX },
         "' '",
-        "The certificates (PEM) of the authorities of which one must have issued the servers' certificates, by the file's \
-         absolute path; blank for connections in clear, which are for servers on this machine.",
+        "The certificates (PEM) of the authorities of which one must have issued the servers' certificates, by the \
+         file's absolute path; blank for connections in clear, which are for servers on this machine.",
         |of| path(of.authorities.as_deref()),
         |of, value| of.authorities = unless_blank(&value.text()).map(PathBuf::from),
     ),
@@ -96,8 +96,8 @@ static FIELDS: &[Field<SharedGroup>] = &[
         "REPLICAS",
         Kind::Number { min: 1, max: COPIES_MAX },
         "3",
-        "How many servers keep a copy of the log. It is made so by the first member that starts; a log with fewer copies \
-         is refused.",
+        "How many servers keep a copy of the log. It is made so by the first member that starts; a log with fewer \
+         copies is refused.",
         |of| Cell::Number(of.copies.into()),
         |of, value| of.copies = clamped(value.number()),
     ),
@@ -122,8 +122,8 @@ static FIELDS: &[Field<SharedGroup>] = &[
         "CONNAME",
         Kind::Text { chars_max: TEXT_CHARS_MAX },
         "' '",
-        "Where clients of the group's queues reach this queue manager, as HOST:PORT. While it is the owner, other members \
-         send clients there. Blank: they don't.",
+        "Where clients of the group's queues reach this queue manager, as HOST:PORT. While it is the owner, other \
+         members send clients there. Blank: they don't.",
         |of| blank(of.address.as_deref()),
         |of, value| of.address = unless_blank(&value.text()),
     ),
@@ -131,10 +131,10 @@ static FIELDS: &[Field<SharedGroup>] = &[
         "REDIRECT",
         words(&["LINK", "CONNECTION", "NO"]),
         "LINK",
-        "What a client hears here that opens a queue of the group while another member owns it, and has a right on it. LINK: \
-         its link is redirected to that member (amqp:link:redirect). CONNECTION: its connection is \
-         (amqp:connection:redirect), which Qpid JMS follows by itself, and connections with links to the group's queues \
-         end when the group leaves. NO: the link is refused with 2345.",
+        "What a client hears here that opens a queue of the group while another member owns it, and has a right on \
+         it. LINK: its link is redirected to that member (amqp:link:redirect). CONNECTION: its connection is \
+         (amqp:connection:redirect), which Qpid JMS follows by itself, and connections with links to the group's \
+         queues end when the group leaves. NO: the link is refused with 2345.",
         |of| {
             Cell::word(match of.redirect {
                 Redirect::Link => "LINK",
@@ -216,9 +216,9 @@ const STOP: Command = verb(
     &[],
     &[],
     Said {
-        summary: "Take no part in a shared group. Where this queue manager owns it, links to its queues end with 2009, and \
-         another member takes it over at once. It stays stopped until it is started, or until the next start of the queue \
-         manager with AUTOSTART(YES).",
+        summary: "Take no part in a shared group. Where this queue manager owns it, links to its queues end with \
+         2009, and another member takes it over at once. It stays stopped until it is started, or until the next \
+         start of the queue manager with AUTOSTART(YES).",
         examples: &["STOP QSGROUP(PAYMENTS)"],
     },
 );
@@ -239,8 +239,8 @@ const RESET: Command = verb(
     RESET_OPTIONS,
     &[],
     Said {
-        summary: "Own a shared group that another member owns: the operator's word where that one answers and does not work. \
-         Nothing that was confirmed is lost.",
+        summary: "Own a shared group that another member owns: the operator's word where that one answers and does \
+         not work. Nothing that was confirmed is lost.",
         examples: &["RESET QSGROUP(PAYMENTS) TAKEOVER"],
     },
 );
@@ -252,8 +252,8 @@ const DISPLAY_STATUS: Command = verb(
     DISPLAY_OPTIONS,
     STATUS,
     Said {
-        summary: "Show what goes on in shared groups, as this member sees it: who owns each, how far its log was read or \
-         written here, and what a confirmation survives.",
+        summary: "Show what goes on in shared groups, as this member sees it: who owns each, how far its log was read \
+         or written here, and what a confirmation survives.",
         examples: &["DISPLAY QSGSTATUS(*)", "DIS QSGS(*) WHERE(STATE NE OWNER)"],
     },
 );
@@ -261,9 +261,9 @@ const DISPLAY_STATUS: Command = verb(
 static STATE: Attribute = shown(
     Key::Own("STATE"),
     "STATE",
-    "OWNER: its queues are open here. CLAIMING: they are about to be. STANDBY: another member owns it, and this one reads \
-     what that one writes. CONNECTING: its log is looked for, and WHY says what failed last. STOPPED: by command, or \
-     AUTOSTART(NO).",
+    "OWNER: its queues are open here. CLAIMING: they are about to be. STANDBY: another member owns it, and this one \
+     reads what that one writes. CONNECTING: its log is looked for, and WHY says what failed last. STOPPED: by \
+     command, or AUTOSTART(NO).",
 );
 static SINCE: Attribute = shown(Key::Own("SINCE"), "SINCE", "Since when it is in that state, UTC.");
 static OWNER: Attribute =

@@ -158,7 +158,7 @@ impl Certificate {
             Named::Process(id) => {
                 Dn::of_signer(id).map_err(|_| MalformedError("certificate with an unreadable name"))?
             }
-            Named::Nobody => Dn::of_nobody(),
+            Named::NoName => Dn::of_no_name(),
         };
         let inner = Inner {
             subject,
@@ -434,7 +434,7 @@ fn extensions_of(mut extensions: &[u8]) -> Option<(bool, Named<'_>)> {
         }
         if oid == SUBJECT_ALT_NAME && named.replace(spiffe_id::named(value)?).is_some() {
             // An extension stands once (RFC 5280, section 4.2).
-            named = Some(Named::Nobody);
+            named = Some(Named::NoName);
         }
     }
     Some((authority, named.unwrap_or(Named::BySubject)))

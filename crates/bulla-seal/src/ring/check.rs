@@ -98,11 +98,11 @@ impl Ring {
     /// Whether `leaf` may be used as the question asks, and over which path.
     ///
     /// Checked are: kind and size of the key; keyUsage and extended key usage; a path to a certificate
-    /// in `trust`, of a SPIFFE ID to one of its trust domain, over the authorities in `people` and `own` and over `intermediates` (hints, believed only as far as
-    /// the path proves them; where the ring's own lead nowhere, they are tried alone); along the path
-    /// signatures, dates, basicConstraints, keyUsage of authorities, name constraints, certificate policies and
-    /// critical extensions. Then the ring's revocation lists are asked about each certificate below the root, as the
-    /// stricter of the question and the ring demands ([`Revocation`]).
+    /// in `trust`, of a SPIFFE ID to one of its trust domain, over the authorities in `people` and `own` and over
+    /// `intermediates` (hints, believed only as far as the path proves them; where the ring's own lead nowhere, they
+    /// are tried alone); along the path signatures, dates, basicConstraints, keyUsage of authorities, name
+    /// constraints, certificate policies and critical extensions. Then the ring's revocation lists are asked about
+    /// each certificate below the root, as the stricter of the question and the ring demands ([`Revocation`]).
     ///
     /// Costs a public-key operation for each certificate on the path: keep the [`Verdict`].
     ///
@@ -118,7 +118,8 @@ impl Ring {
             leaf.check_usage(usage)?;
         }
         if leaf.dn().is_spiffe_id() {
-            // Which of its trust domain's authorities are asked follows from that moment: a path may be missing for that.
+            // Which of its trust domain's authorities are asked follows from that moment: a path may be missing for
+            // that.
             leaf.check_dates(question.at)?;
         }
         let anchors = self.anchors_of(leaf, question.at);
@@ -146,8 +147,8 @@ impl Ring {
         Ok(ProvenPath { path, unknown: unrevoked.unknown, verdict })
     }
 
-    /// The path from `leaf` to one of these roots, over what the ring knows and what is offered. The authorities of a trust
-    /// domain may all have one name, and OpenSSL takes the first of a name: then each is tried alone.
+    /// The path from `leaf` to one of these roots, over what the ring knows and what is offered. The authorities of a
+    /// trust domain may all have one name, and OpenSSL takes the first of a name: then each is tried alone.
     fn any_path(
         &self,
         leaf: &Certificate,

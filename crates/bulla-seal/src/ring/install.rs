@@ -79,8 +79,8 @@ pub fn install_trust(dir: &Path, label: &str, certificate: &Certificate) -> Resu
 }
 
 /// Has `trust` hold these authorities of a SPIFFE trust domain. Of those before that are not among them the ones that
-/// have ended stay, the latest first and so many as fit: messages that were sealed in their time are still to be opened.
-/// One that is taken out before its end is not believed any more. A file that would not change is not written.
+/// have ended stay, the latest first and so many as fit: messages that were sealed in their time are still to be
+/// opened. One that is taken out before its end is not believed any more. A file that would not change is not written.
 ///
 /// # Errors
 /// [`RingError::Label`] where it is no name of a trust domain, [`RingError::Malformed`], [`RingError::Io`].

@@ -89,8 +89,8 @@ pub struct Ring {
     own: Vec<Arc<Own>>,
     people: Vec<Arc<Person>>,
     trust: Vec<Certificate>,
-    /// The authorities of trust domains, by their names: each is believed for that domain's SPIFFE IDs alone, and no other
-    /// authority is believed for them.
+    /// The authorities of trust domains, by their names: each is believed for that domain's SPIFFE IDs alone, and no
+    /// other authority is believed for them.
     domains: BTreeMap<String, Vec<Certificate>>,
     /// Whether `trust` is believed for every name: of a ring that is made of what someone names for one question.
     trusts_for_all: bool,
@@ -198,8 +198,8 @@ impl Ring {
         &self.domains
     }
 
-    /// The authorities at which a path from a certificate may end. Of a trust domain, which keeps those that have ended,
-    /// they are the ones that were valid at that moment, where there are any.
+    /// The authorities at which a path from a certificate may end. Of a trust domain, which keeps those that have
+    /// ended, they are the ones that were valid at that moment, where there are any.
     fn anchors_of(&self, leaf: &Certificate, at: SystemTime) -> Vec<&Certificate> {
         let valid = |all: &[Certificate]| -> Vec<bool> { all.iter().map(|one| one.check_dates(at).is_ok()).collect() };
         let of_domain = |domain: &str| {

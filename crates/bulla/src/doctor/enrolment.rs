@@ -315,7 +315,7 @@ fn reached(table: &AuthorityTable) -> Option<(String, Receiver<Result<(), EnrolE
     };
     let begun = thread::Builder::new().name("doctor".to_owned()).spawn(move || {
         role::begin(Role::Administration);
-        // Nobody waits for it any more where that fails.
+        // No thread waits for it any more where that fails.
         let _ = sender.send(reach());
     });
     // Without a thread the sender is gone, and that is told.

@@ -3,8 +3,8 @@
 //!
 //! [`way`] and [`access`] look at definitions and what runs, under the queues' lock; [`keys`] at rings and at a message
 //! that is sealed and opened in memory, [`dates`] at what ends soon, [`machine`] and [`files`] at the process and its
-//! data directory, which needs no running queue manager, [`enrolment`] at what renews by itself. [`mend`] has the commands. The table of checks is
-//! [`crate::catalog::diagnosis`]'s.
+//! data directory, which needs no running queue manager, [`enrolment`] at what renews by itself. [`mend`] has the
+//! commands. The table of checks is [`crate::catalog::diagnosis`]'s.
 
 mod access;
 mod channels;

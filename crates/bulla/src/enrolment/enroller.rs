@@ -402,8 +402,8 @@ impl Task<'_> {
         }
     }
 
-    /// Takes over which certificate there is. Of another one of TLS or of a signer the audit log is told, by whomever it
-    /// came: other changes of rings are there already.
+    /// Takes over which certificate there is. Of another one of TLS or of a signer the audit log is told, by whomever
+    /// it came: other changes of rings are there already.
     fn noticed(&self, tracked: &mut Tracked, certificate: Option<Certificate>) {
         let key = match self.name {
             Name::Ring(_) => None,

@@ -2,9 +2,10 @@
 //!
 //! [`configuration`] says from where, [`source`] asks there ([`command`]: a program; [`cmp`] and [`acme`]: by a
 //! protocol over [`web`]; [`spiffe`]: an agent on this machine), and [`answer`] judges what came before anything is
-//! kept. [`ring_certificate`], [`signer_certificate`] and [`tls_certificate`] renew one certificate, for `bulla key enrol` and `bulla cert
-//! renew` as well as for [`enroller`], the queue manager's part, which knows by [`due`] when. The renewal of a ring's
-//! key is a change of that key ([`crate::key_rotation`]) whose certificate comes from elsewhere.
+//! kept. [`ring_certificate`], [`signer_certificate`] and [`tls_certificate`] renew one certificate, for `bulla key
+//! enrol` and `bulla cert renew` as well as for [`enroller`], the queue manager's part, which knows by [`due`] when.
+//! The renewal of a ring's key is a change of that key ([`crate::key_rotation`]) whose certificate comes from
+//! elsewhere.
 
 pub mod acme;
 pub mod answer;

@@ -1,6 +1,6 @@
 //! An authority whose agent is on this machine and gives certificates with their keys, and new ones before they end:
-//! that of a SPIFFE trust domain. For TLS and signatures alone: a message that is sealed for somebody is kept for longer
-//! than such a certificate's hour.
+//! that of a SPIFFE trust domain. For TLS and signatures alone: a message that is sealed for a user is kept for
+//! longer than such a certificate's hour.
 
 use super::EnrolError;
 use super::command::ANSWER_CERTIFICATES_MAX;

@@ -1,8 +1,8 @@
 //! One group, at one member: it looks for the log, reads what the owner writes, takes over when that one is gone, and
 //! gives up what another one has taken over.
 //!
-//! What is written is safe by the log's fence alone: whoever believes to be the owner and is not, adds nothing. What is
-//! sent is safe by [`Log::is_surely_owned`](bulla_queue::Log::is_surely_owned). How long a silence is waited for only
+//! What is written is safe by the log's fence alone: a member that takes itself for the owner and is not adds
+//! nothing. What is sent is safe by [`Log::is_surely_owned`](bulla_queue::Log::is_surely_owned). How long a silence is waited for only
 //! decides how soon there is an owner again.
 
 use super::{Numbers, hold, log, scratch_of};
@@ -34,7 +34,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The pause after a claim that came to nothing here: other members may have better luck.
 const PAUSE_AFTER_CLAIM: Duration = Duration::from_secs(5);
 /// Who is deposed sooner than this after a claim claims more slowly the next time, so that two members that don't see
-/// each other do not take the group from one another for ever.
+/// each other do not go on taking the group from one another.
 const STEADY_AFTER: Duration = Duration::from_secs(60);
 /// How often a standby counts messages: it looks at each.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ const LEFT_NOTE: &str = "group.left";
 /// What a member is told.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Order {
-    /// Own the group, whoever owns it now.
+    /// Own the group, also where another member owns it.
     TakeOver,
     /// Take no part any more.
     End,
@@ -298,7 +298,8 @@ impl Member {
         self.manager.lock().groups_elsewhere.set(&self.group, elsewhere);
     }
 
-    /// What is defined here and in the group's log alike: while that is so, the two can't be one queue manager's.
+    /// A queue or an object that is defined both here and in the group's log. While there is one, this member can't own
+    /// the group.
     fn conflict(&self, standby: &Standby) -> Option<String> {
         let state = self.manager.lock();
         let known = |name: &&str| Sort::ALL.iter().any(|sort| sort.is_queue() && state.definitions.has(*sort, name));

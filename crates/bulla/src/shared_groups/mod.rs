@@ -106,7 +106,7 @@ impl SharedGroups {
         ended.into_iter().collect()
     }
 
-    /// Owns a group, whoever owns it now.
+    /// Owns a group, also where another member owns it.
     ///
     /// # Errors
     /// [`GroupError::Stopped`].
