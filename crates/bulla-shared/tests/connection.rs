@@ -24,7 +24,7 @@ use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
 use openssl::x509::{X509, X509NameBuilder};
 use serde_json::{Value, json};
 
-use servers::{Cluster, Setup, until};
+use servers::{Cluster, Setup, tried, until};
 
 /// Claims a log and appends to it.
 fn work(options: Options) -> Result<(), LogError> {
@@ -114,7 +114,8 @@ fn only_the_right_certificates_are_let_in() {
         options.tls = tls;
         work(options)
     };
-    with(Some(files(dir.path(), "qm1", &ours, &ours))).unwrap();
+    let right = files(dir.path(), "qm1", &ours, &ours);
+    tried("the right certificate", || with(Some(right.clone())));
     let other = with(Some(files(dir.path(), "stranger", &others, &ours)));
     assert!(matches!(other, Err(LogError::Unavailable(_))), "a certificate of another authority: {other:?}");
     let wary = with(Some(files(dir.path(), "wary", &ours, &others)));
@@ -202,7 +203,8 @@ fn a_user_of_the_groups_account_is_let_in_and_no_other() {
         options.credentials = file;
         work(options)
     };
-    with(Some(credentials(dir.path().join("qm1.creds"), &queues, &PUBLISH, &SUBSCRIBE))).unwrap();
+    let right = credentials(dir.path().join("qm1.creds"), &queues, &PUBLISH, &SUBSCRIBE);
+    tried("the right user", || with(Some(right.clone())));
     let unknown = KeyPair::new_account();
     let forged = credentials(dir.path().join("forged.creds"), &unknown, &PUBLISH, &SUBSCRIBE);
     assert!(matches!(with(Some(forged)), Err(LogError::Unavailable(_))), "an account that no operator knows");

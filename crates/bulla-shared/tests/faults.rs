@@ -19,7 +19,7 @@ use fastrand::Rng;
 
 use promises::{Model, Stopped, Workload, contents};
 use servers::network::{Fault, Network};
-use servers::{Cluster, Setup, until};
+use servers::{Cluster, Setup, tried, until};
 
 const GROUP: &str = "FAULTS";
 /// Faults of a short run: half a minute, most of which is elections.
@@ -44,9 +44,10 @@ fn take_over(cluster: &Cluster, network: &Network, owner: u64, random: &mut Rng)
         options.retry_within = Duration::ZERO;
     }
     let spill = Box::new(FileSpill::open(SimDisk::default(), 1 << 20).unwrap());
-    let log = until("the log is opened", || JetStreamLog::open(options.clone()).ok());
-    let mut standby = Standby::new(Box::new(log));
-    standby.claim(Instant::now(), Claim::Force).unwrap();
+    let standby = tried("the log is claimed", || {
+        let mut standby = Standby::new(Box::new(JetStreamLog::open(options.clone())?));
+        standby.claim(Instant::now(), Claim::Force).map(|()| standby)
+    });
     standby.into_store(spill, promises::limits(), Instant::now()).unwrap()
 }
 

@@ -12,11 +12,18 @@ use bulla_queue::log::Claim;
 use bulla_queue::{JournalError, Limits, Message, PutError, QueueAttributes, Standby, Store};
 use bulla_shared::JetStreamLog;
 
-use servers::{Cluster, until};
+use servers::{Cluster, open, tried, until};
 use work::{contents, follow, limits, settle, spill};
 
 fn log(cluster: &Cluster, group: &str, owner: &str) -> Box<JetStreamLog> {
-    Box::new(JetStreamLog::open(cluster.options(group, owner)).unwrap())
+    Box::new(open(cluster.options(group, owner)))
+}
+
+/// A store on a log, which is claimed whatever its owner does.
+fn taken(log: Box<JetStreamLog>, limits: Limits) -> Store {
+    let mut standby = Standby::new(log);
+    tried("a log is claimed", || standby.claim(Instant::now(), Claim::Force));
+    standby.into_store(spill(), limits, Instant::now()).unwrap()
 }
 
 #[test]
@@ -27,9 +34,7 @@ fn a_standby_follows_and_takes_over() {
             let group = format!("FOLLOW-{seed}-{every}");
             let (owner, reader) = (log(&cluster, &group, "QM1"), log(&cluster, &group, "QM2"));
             let left = follow(seed, every, owner, reader, drop);
-            let mut standby = Standby::new(log(&cluster, &group, "QM3"));
-            standby.claim(Instant::now(), Claim::Force).unwrap();
-            let mut again = standby.into_store(spill(), limits(), Instant::now()).unwrap();
+            let mut again = taken(log(&cluster, &group, "QM3"), limits());
             assert_eq!(contents(&mut again), left, "seed {seed}");
         }
     }
@@ -45,20 +50,20 @@ fn a_deposed_owner_with_a_thousand_puts_under_way_adds_none_after_the_claim() {
     let log = |owner: &str| {
         let mut options = cluster.options("THOUSAND", owner);
         options.stream_bytes = 2 << 30;
-        Box::new(JetStreamLog::open(options).unwrap())
+        Box::new(open(options))
     };
-    let mut owner = Store::open(log("QM1"), spill(), limits(), Instant::now()).unwrap();
+    let mut owner = taken(log("QM1"), limits());
     let attributes = QueueAttributes { max_depth: 1_000_000, ..QueueAttributes::default() };
     let queue = owner.define("ORDERS", attributes).unwrap();
     settle(&mut owner);
     let mut next = Standby::new(log("QM2"));
-    next.follow().unwrap();
+    tried("a log is followed", || next.follow());
     // The owner goes on putting, a thousand under way, until it hears that it is none.
-    let (confirmed, taken) = std::thread::scope(|scope| {
+    let (confirmed, claimed) = std::thread::scope(|scope| {
         let (confirmed_some, may_claim) = std::sync::mpsc::channel();
         let claiming = scope.spawn(move || {
             may_claim.recv().unwrap();
-            next.claim(Instant::now(), Claim::Force).unwrap();
+            tried("a log is claimed", || next.claim(Instant::now(), Claim::Force));
             next
         });
         let mut under_way = std::collections::VecDeque::new();
@@ -70,6 +75,8 @@ fn a_deposed_owner_with_a_thousand_puts_under_way_adds_none_after_the_claim() {
                 body.resize(2_048, 0);
                 match owner.put(queue, Message::new(true, body.into())) {
                     Ok(ticket) => under_way.push_back(ticket),
+                    // A claim that waits for a processor lets the owner fill the log.
+                    Err(PutError::Journal(JournalError::Full)) => break,
                     Err(PutError::Journal(error)) => {
                         assert!(matches!(error, JournalError::Deposed { .. }), "{number} puts later: {error}");
                         break 'owner;
@@ -92,8 +99,8 @@ fn a_deposed_owner_with_a_thousand_puts_under_way_adds_none_after_the_claim() {
         }
         (confirmed, claiming.join().unwrap())
     });
-    let taken_messages = taken.messages();
-    let mut store = taken.into_store(spill(), limits(), Instant::now()).unwrap();
+    let claimed_messages = claimed.messages();
+    let mut store = claimed.into_store(spill(), limits(), Instant::now()).unwrap();
     let found = contents(&mut store).messages;
     // What is there is the first so many, in order, and at least what was confirmed.
     for (index, (_, _, _, body)) in found.iter().enumerate() {
@@ -101,9 +108,9 @@ fn a_deposed_owner_with_a_thousand_puts_under_way_adds_none_after_the_claim() {
     }
     println!("{confirmed} puts were confirmed, {} are in the log", found.len());
     assert!(found.len() as u64 >= confirmed, "{} of {confirmed}", found.len());
-    assert_eq!(found.len(), taken_messages, "none came after the claim");
+    assert_eq!(found.len(), claimed_messages, "none came after the claim");
     drop(store);
-    let mut again = Store::open(log("QM3"), spill(), limits(), Instant::now()).unwrap();
+    let mut again = taken(log("QM3"), limits());
     assert_eq!(contents(&mut again).messages.len(), found.len(), "nor later");
 }
 
@@ -117,15 +124,12 @@ fn a_full_stream_refuses_puts_and_takes_removals() {
         log_bytes_min: 512 << 10,
         ..Limits::default()
     };
-    let open = |owner: &str| {
+    let owned = |owner: &str| {
         let mut options = cluster.options("STUFFED", owner);
         options.stream_bytes = 8 << 20;
-        let log = JetStreamLog::open(options).unwrap();
-        let mut standby = Standby::new(Box::new(log));
-        standby.claim(Instant::now(), Claim::Force).unwrap();
-        standby.into_store(spill(), limits(), Instant::now()).unwrap()
+        taken(Box::new(open(options)), limits())
     };
-    let mut store = open("QM1");
+    let mut store = owned("QM1");
     let queue = store.define("ORDERS", QueueAttributes::default()).unwrap();
     settle(&mut store);
     let mut rounds = 0;
@@ -150,7 +154,7 @@ fn a_full_stream_refuses_puts_and_takes_removals() {
         }
         let left = store.store_status().messages;
         drop(store);
-        store = open("QM2");
+        store = owned("QM2");
         assert_eq!(store.store_status().messages, left);
         let queue = store.queue("ORDERS").unwrap();
         while let Some(found) = store.lock_next(queue, None, 0) {

@@ -5,16 +5,18 @@
 
 use std::time::{Duration, Instant};
 
+use bulla_queue::log::{Claim, LogError};
 use bulla_queue::sim::SimDisk;
 use bulla_queue::{
-    DefinitionUnit, FileSpill, Limits, Log, Message, MessageId, QueueAttributes, QueueChange, QueueId, Standby, Store,
+    DefinitionUnit, FileSpill, Limits, Log, Message, MessageId, OpenError, QueueAttributes, QueueChange, QueueId,
+    Standby, Store,
 };
 use fastrand::Rng;
 
 pub(crate) const QUEUES: [&str; 3] = ["ORDERS", "BILLS", "ERRORS"];
 pub(crate) const SEGMENT_BYTES: u64 = 8 << 10;
 pub(crate) const STEPS: usize = 600;
-const UP_TO_DATE_WITHIN: Duration = Duration::from_secs(10);
+const UP_TO_DATE_WITHIN: Duration = Duration::from_secs(180);
 
 pub(crate) fn limits() -> Limits {
     Limits {
@@ -102,6 +104,19 @@ pub(crate) fn get(store: &mut Store, queue: QueueId, random: &mut Rng) {
 pub(crate) fn settle(store: &mut Store) {
     while !store.is_synced(store.written()) {
         store.poll(Instant::now()).unwrap();
+        // The log's thread may need this processor.
+        std::thread::yield_now();
+    }
+}
+
+/// Does again what a log can't do for now, as the program does.
+fn tried<T>(mut attempt: impl FnMut() -> Result<T, OpenError>) -> T {
+    let deadline = Instant::now() + UP_TO_DATE_WITHIN;
+    loop {
+        match attempt() {
+            Err(OpenError::Log(LogError::Unavailable(_))) if Instant::now() < deadline => {}
+            done => return done.unwrap(),
+        }
     }
 }
 
@@ -115,24 +130,27 @@ pub(crate) fn follow(
 ) -> Contents {
     let mut random = Rng::with_seed(seed);
     let mut standby = Standby::new(reader);
-    let mut store = Store::open(owner, spill(), limits(), Instant::now()).unwrap();
+    let mut first = Standby::new(owner);
+    tried(|| first.claim(Instant::now(), Claim::IfFree));
+    let mut store = first.into_store(spill(), limits(), Instant::now()).unwrap();
     for step in 0..STEPS {
         change(&mut store, &mut random, step as u64);
         store.poll(Instant::now()).unwrap();
         if step % every == 0 {
-            standby.follow().unwrap();
+            tried(|| standby.follow());
         }
     }
     settle(&mut store);
     // Of an engine on several machines one may answer that does not have all yet.
     let deadline = Instant::now() + UP_TO_DATE_WITHIN;
-    standby.follow().unwrap();
+    tried(|| standby.follow());
     while standby.messages() != store.store_status().messages && Instant::now() < deadline {
-        standby.follow().unwrap();
+        tried(|| standby.follow());
     }
     assert_eq!(standby.messages(), store.store_status().messages, "seed {seed}: it is up to date");
     let before = contents(&mut store);
     gone(store);
+    tried(|| standby.claim(Instant::now(), Claim::IfFree));
     let mut after = standby.into_store(spill(), limits(), Instant::now()).unwrap();
     assert_eq!(contents(&mut after), before, "seed {seed}");
     // It is a store like any other.

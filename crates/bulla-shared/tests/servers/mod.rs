@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use async_nats::{Client, ConnectOptions, HeaderMap, Request};
-use bulla_shared::{Durability, Options};
+use bulla_queue::log::{Claim, Epoch, LogError, Position};
+use bulla_queue::{Log, OpenError};
+use bulla_shared::{Durability, JetStreamLog, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -20,8 +22,9 @@ use network::Network;
 
 pub mod network;
 
-/// How long servers have to find each other, to elect, or to come back.
-const READY_WITHIN: Duration = Duration::from_secs(60);
+/// How long servers have to find each other, to elect, or to come back. Where other programs have the processors most
+/// of the time, an election takes several tries.
+const READY_WITHIN: Duration = Duration::from_secs(180);
 
 /// How often other ports are chosen.
 const PORT_TRIES: usize = 5;
@@ -120,9 +123,13 @@ impl Cluster {
             let others = (0..self.setup.servers).filter(|other| *other != index);
             let routes: Vec<_> = others.map(|other| format!("nats://{}", self.way(index, other))).collect();
             let (listen, routes) = (ports.cluster, routes.join(", "));
+            // A server that hears of another one from a third connects to where that one says it is, past the ways that
+            // can be cut: where they are, it says a place where nothing is.
+            let advertised = if self.setup.can_be_cut { "advertise: \"127.0.0.1:1\", " } else { "" };
             writeln!(
                 text,
-                "cluster {{ name: bulla, listen: 127.0.0.1:{listen}, no_advertise: true, routes: [{routes}] }}"
+                "cluster {{ name: bulla, listen: 127.0.0.1:{listen}, {advertised}no_advertise: true, \
+                 routes: [{routes}] }}"
             )
             .unwrap();
         }
@@ -140,6 +147,12 @@ impl Cluster {
         for (from, way) in self.ways.iter().enumerate() {
             (0..self.setup.servers).filter(|to| (from == server) != (*to == server)).for_each(|to| way.breaks(to));
         }
+    }
+
+    /// Cuts two servers off from each other, not from the third.
+    pub fn cut(&self, one: usize, other: usize) {
+        self.ways[one].breaks(other);
+        self.ways[other].breaks(one);
     }
 
     /// All servers reach each other again.
@@ -250,6 +263,40 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Does again what the engine could not do for now, as the program does: a stream that was just made, or whose leader
+/// is gone, has no leader for a while.
+pub fn tried<T, E: Into<OpenError>>(what: &str, attempt: impl FnMut() -> Result<T, E>) -> T {
+    answered(attempt).unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+/// The same, for what may be refused.
+pub fn answered<T, E: Into<OpenError>>(mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, OpenError> {
+    let deadline = Instant::now() + READY_WITHIN;
+    loop {
+        match attempt().map_err(Into::into) {
+            Err(OpenError::Log(LogError::Unavailable(_))) if Instant::now() < deadline => {}
+            done => return done,
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// Opens a log. A server that is slow to say how it keeps its files is asked again, too.
+pub fn open(options: Options) -> JetStreamLog {
+    tried("a log is opened", || JetStreamLog::open(options.clone()))
+}
+
+/// Why a log does not open, once it is for a reason with these words.
+pub fn refused(options: &Options, words: &str) {
+    until(words, || JetStreamLog::open(options.clone()).err().filter(|error| error.to_string().contains(words)));
+}
+
+/// Claims a log. The epoch may have grown by more than one: of a claim without an answer it is not known whether it is
+/// in.
+pub fn claim(log: &mut dyn Log, how: Claim) -> (Epoch, Position) {
+    tried("a log is claimed", || log.claim(Instant::now(), how))
+}
+
 /// A client of the engine, for what a log does not do.
 pub struct Raw {
     pub runtime: Runtime,
@@ -260,7 +307,7 @@ impl Raw {
     pub fn connect(servers: &[String]) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let options = ConnectOptions::new().request_timeout(Some(Duration::from_secs(2)));
-        let client = runtime.block_on(options.connect(servers)).unwrap();
+        let client = until("a server lets a client in", || runtime.block_on(options.clone().connect(servers)).ok());
         Raw { runtime, client }
     }
 
@@ -270,15 +317,23 @@ impl Raw {
         serde_json::from_slice(&answer.payload).ok()
     }
 
-    /// Publishes into a stream: the answer's JSON.
-    pub fn publish(&self, subject: &str, headers: &[(&str, String)], payload: &[u8]) -> Option<Value> {
-        let mut map = HeaderMap::new();
-        for (name, value) in headers {
-            map.insert(*name, value.as_str());
-        }
-        let request = Request::new().headers(map).payload(payload.to_vec().into());
-        let answer = self.runtime.block_on(self.client.send_request(subject.to_owned(), request)).ok()?;
-        serde_json::from_slice(&answer.payload).ok()
+    /// Publishes into a stream, once: the message's sequence.
+    pub fn publish(&self, subject: &str, payload: &[u8]) -> u64 {
+        let mut headers = HeaderMap::new();
+        headers.insert("Nats-Msg-Id", fastrand::u64(..).to_string());
+        until("the stream takes a message", || {
+            let request = Request::new().headers(headers.clone()).payload(payload.to_vec().into());
+            let answer = self.runtime.block_on(self.client.send_request(subject.to_owned(), request)).ok()?;
+            serde_json::from_slice::<Value>(&answer.payload).ok()?["seq"].as_u64()
+        })
+    }
+
+    /// Removes what a stream has of some subjects.
+    pub fn purge(&self, stream: &str, subjects: &str) {
+        until("the stream is purged", || {
+            let purged = self.api(&format!("STREAM.PURGE.{stream}"), json!({ "filter": subjects }))?;
+            (purged["success"] == true).then_some(())
+        });
     }
 
     /// How many messages each subject of a group's stream has.

@@ -86,6 +86,11 @@ impl Network {
         }
     }
 
+    /// It fails no more.
+    pub fn recovers(&self) {
+        self.state.lock().unwrap().fault = None;
+    }
+
     /// No connection is let through to one server any more.
     pub fn breaks(&self, server: usize) {
         let mut state = self.state.lock().unwrap();
