@@ -4,6 +4,7 @@ import datetime
 import ipaddress
 import os
 import shutil
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from engine import Engine, free_ports, program
-from manager import BULLA, label, shown_rows, wait_until
+from manager import BULLA, DEADLINE, label, shown_rows, wait_until
 from people import People
 from proton import Message, Timeout
 from proton_driver import Refused
@@ -78,6 +79,16 @@ def test_a_queue_s_messages_are_there_when_its_owner_was_killed(managers, engine
     first.start()
     wait_for_state(first, "KILLED", "STANDBY")
     assert status(first, "KILLED")["OWNER"] == "QM2"
+
+
+def test_a_process_answers_what_members_ask_of_one_that_the_engine_does_not_find(managers):
+    """The questions are those of crates/bulla-shared/src/process.rs."""
+    qm = managers("QM1")
+    questions = {"amqp": b"AMQP\x03\x01\x00\x00", "amqps": b"\x17\x03\x03\x00\x01\x00"}
+    for listener, question in questions.items():
+        with socket.create_connection(("127.0.0.1", qm.ports[listener]), DEADLINE) as connection:
+            connection.sendall(question)
+            assert connection.recv(8)
 
 
 def test_an_owner_that_stops_hands_over_at_once_and_one_that_is_overruled_ends_its_links(managers, engine):

@@ -61,7 +61,7 @@ impl Appender {
                 },
             };
             if !matches!(told, Told::Synced(..)) {
-                *hold(&self.shared.ownership) = None;
+                self.shared.disown();
             }
             if let Told::Deposed(by) = &told {
                 deposed = Some(*by);

@@ -5,18 +5,21 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use async_nats::Subscriber;
 use bulla_queue::log::{Claim, Epoch, LogError, Position, Read, ReadDone};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::engine::{Engine, Expect, Fetched, Pause, Refusal, Stored};
 use crate::frame::{FRAME_HEADER_BYTES, Frame, FrameError, Kind, Part};
 use crate::options::{
-    ANSWER_WITHIN, COUNT_EVERY, ENGINE_WITHIN, OWNER_ABSENT_FOR, OWNER_ANSWERS_WITHIN, OWNER_ASKED_EVERY, PART_BYTES,
-    READ_CACHE_BYTES_MAX, SENDS_AFTER, SETTLE_WITHIN,
+    COUNT_EVERY, ENGINE_WITHIN, OWNER_ABSENT_FOR, OWNER_ANSWERS_WITHIN, OWNER_ASKED_EVERY, OWNER_FINDS_ENGINE_WITHIN,
+    Options, PART_BYTES, READ_CACHE_BYTES_MAX, SENDS_AFTER, SETTLE_WITHIN,
 };
+use crate::process::process_answers;
 use crate::shared::{Ownership, Shared, damaged, hold, uptime};
 use crate::table::{Entry, Misfit, Table};
 
@@ -52,19 +55,26 @@ pub(crate) struct Head {
 /// An owner's answer to who asks whether it is there: its epoch and its instance.
 const PRESENCE_BYTES: usize = 16;
 
+/// Where the owner's process can be asked.
+pub(crate) type OwnerAt = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
 pub(crate) struct Control {
     pub(crate) engine: Engine,
     pub(crate) shared: Arc<Shared>,
     pub(crate) reader: Reader,
     pub(crate) owner: String,
     pub(crate) instance: u64,
+    owner_at: OwnerAt,
+    /// The epoch of an owner that does not answer over the engine, and since when.
+    unheard: Option<(u64, Instant)>,
     /// Batches that were read and not handed on, from the oldest on.
     kept: VecDeque<Head>,
 }
 
 impl Control {
-    pub(crate) fn new(engine: Engine, shared: Arc<Shared>, reader: Reader, owner: String, instance: u64) -> Self {
-        Control { engine, shared, reader, owner, instance, kept: VecDeque::new() }
+    pub(crate) fn new(engine: Engine, shared: Arc<Shared>, reader: Reader, options: &Options) -> Self {
+        let (owner, instance, owner_at) = (options.owner.clone(), options.instance, options.owner_at.clone());
+        Control { engine, shared, reader, owner, instance, owner_at, unheard: None, kept: VecDeque::new() }
     }
 
     /// Carries out commands until their sender is gone.
@@ -98,7 +108,17 @@ impl Control {
     // ---- claims
 
     async fn claim(&mut self, how: Claim) -> Result<(Epoch, Position), LogError> {
-        let deadline = Instant::now() + ENGINE_WITHIN;
+        let claimed = self.claim_until(how, Instant::now() + ENGINE_WITHIN).await;
+        match &claimed {
+            // It may have been deposed of an earlier claim meanwhile.
+            Ok(_) => self.listen().await?,
+            Err(_) if hold(&self.shared.ownership).is_none() => self.shared.listen(None),
+            Err(_) => {}
+        }
+        claimed
+    }
+
+    async fn claim_until(&mut self, how: Claim, deadline: Instant) -> Result<(Epoch, Position), LogError> {
         // What is damaged is not taken from an owner that may still serve from memory.
         self.read_up(0, deadline).await?;
         let mut pause = Pause::new();
@@ -141,7 +161,10 @@ impl Control {
         // Not the stream's last sequence: an owner that goes on writing would be ahead of every claim.
         let expect = Expect::Epoch(last.as_ref().map_or(0, |record| record.sequence));
         let mut pause = Pause::new();
+        // The engine has this before the claim: an owner listens from its first moment on.
+        self.listen().await?;
         let began = uptime();
+        let mut asked = Instant::now();
         let fence = loop {
             match self.engine.publish(self.engine.epoch(), &id, expect, message.clone()).await {
                 Ok(sequence) => break sequence,
@@ -149,6 +172,13 @@ impl Control {
                 Err(Refusal::Full) => return Err(LogError::Full),
                 Err(refusal) if Instant::now() >= deadline => return Err(LogError::Unavailable(refusal.into_io())),
                 Err(_) => pause.wait().await,
+            }
+            // It may have been this one that did not reach the engine, and the owner is well.
+            if asks && asked.elapsed() >= OWNER_ANSWERS_WITHIN {
+                if self.is_present(latest).await {
+                    return Err(LogError::Owned { epoch: Some(Epoch(latest)) });
+                }
+                asked = Instant::now();
             }
         };
         // A server that has the record has all that came before it: the end is certain when that was read.
@@ -183,11 +213,42 @@ impl Control {
         decoded.map(|(frame, _)| frame.epoch).map_err(|error| misfit(at, record.sequence, Misfit::Frame(error)))
     }
 
-    /// Whether an owner with that epoch, or a later one, answers.
-    async fn is_present(&self, epoch: u64) -> bool {
+    /// Answers who asks for the owner, from now on.
+    async fn listen(&self) -> Result<(), LogError> {
+        if self.shared.listens() {
+            return Ok(());
+        }
+        let asked = self.engine.client.subscribe(self.engine.ask()).await;
+        let asked = asked.map_err(|error| LogError::Unavailable(io::Error::other(error)))?;
+        let presence = tokio::spawn(be_present(asked, self.engine.clone(), self.shared.clone(), self.instance));
+        self.shared.listen(Some(presence.abort_handle()));
+        Ok(())
+    }
+
+    /// Whether an owner with that epoch, or a later one, is there.
+    ///
+    /// One whose process answers while the engine does not find it is cut off from some of the engine's servers, or from
+    /// all of them: it has time to turn to another server. Members that don't reach each other would else take the log
+    /// from one another again and again.
+    async fn is_present(&mut self, epoch: u64) -> bool {
         if epoch == 0 {
             return false;
         }
+        let begun = Instant::now();
+        let mut process = None;
+        if self.is_heard(epoch, &mut process).await {
+            self.unheard = None;
+            return true;
+        }
+        let since = self.unheard.filter(|(unheard, _)| *unheard == epoch).map_or(begun, |(_, since)| since);
+        self.unheard = Some((epoch, since));
+        let Some(process) = process else { return false };
+        since.elapsed() < OWNER_FINDS_ENGINE_WITHIN && process.await.unwrap_or(false)
+    }
+
+    /// Whether an owner with that epoch, or a later one, answers over the engine. Where it does not at once, its
+    /// process is asked as well.
+    async fn is_heard(&self, epoch: u64, process: &mut Option<JoinHandle<bool>>) -> bool {
         let begun = Instant::now();
         let inbox = self.engine.client.new_inbox();
         let Ok(mut answers) = self.engine.client.subscribe(inbox.clone()).await else { return false };
@@ -211,6 +272,9 @@ impl Control {
                     Some(message) if self.is_of_owner(&message.payload, epoch) => return true,
                     Some(_) => {}
                 }
+            }
+            if process.is_none() {
+                *process = (self.owner_at)().map(|address| tokio::spawn(process_answers(address)));
             }
             absent_since = absent_since.or(Some(asked_at)).filter(|_| was_unheard);
             let is_absent = absent_since.is_some_and(|since: Instant| since.elapsed() >= OWNER_ABSENT_FOR);
@@ -555,19 +619,15 @@ async fn count(engine: &Engine, shared: &Shared) {
     }
 }
 
-/// Says that the owner is there, to who asks.
-pub(crate) async fn be_present(engine: Engine, shared: Arc<Shared>, instance: u64) {
-    loop {
-        if let Ok(mut asked) = engine.client.subscribe(engine.ask()).await {
-            while let Some(message) = asked.next().await {
-                let ownership = *hold(&shared.ownership);
-                if let (Some(to), Some(ownership)) = (message.reply, ownership) {
-                    let presence = [ownership.epoch.to_le_bytes(), instance.to_le_bytes()].concat();
-                    // Who gets no answer asks again.
-                    let _ = engine.client.publish(to, presence.into()).await;
-                }
-            }
+/// Says that the owner is there, to who asks. Who does not own the log does not listen: so the engine says it when no
+/// owner is there.
+async fn be_present(mut asked: Subscriber, engine: Engine, shared: Arc<Shared>, instance: u64) {
+    while let Some(message) = asked.next().await {
+        let ownership = *hold(&shared.ownership);
+        if let (Some(to), Some(ownership)) = (message.reply, ownership) {
+            let presence = [ownership.epoch.to_le_bytes(), instance.to_le_bytes()].concat();
+            // Who gets no answer asks again.
+            let _ = engine.client.publish(to, presence.into()).await;
         }
-        sleep(ANSWER_WITHIN).await;
     }
 }

@@ -12,6 +12,7 @@ pub mod frame;
 mod log;
 mod monitor;
 mod options;
+mod process;
 mod shared;
 mod table;
 

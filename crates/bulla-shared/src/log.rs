@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::append::Appender;
-use crate::control::{Answer, Command, Control, Reader, be_present, count_on, release};
+use crate::control::{Answer, Command, Control, Reader, count_on, release};
 use crate::engine::{Engine, Pause, Refusal, StreamInfo};
 use crate::monitor::survives;
 use crate::options::{
@@ -380,15 +380,14 @@ fn serve(
             return;
         }
         let reader = Reader::new(engine.clone(), shared.clone());
-        let control = Control::new(engine.clone(), shared.clone(), reader, options.owner.clone(), options.instance);
+        let control = Control::new(engine.clone(), shared.clone(), reader, &options);
         let (told, waker, retry_within) = (ends.told, options.waker.clone(), options.retry_within);
         let appender = Appender { engine: engine.clone(), shared: shared.clone(), told, waker, retry_within };
         let reader = Reader::new(engine.clone(), shared.clone());
         tokio::spawn(appender.run(ends.batches));
         tokio::spawn(reader.run(ends.reads, ends.done, options.waker.clone()));
         tokio::spawn(release(engine.clone(), shared.clone()));
-        tokio::spawn(count_on(engine.clone(), shared.clone()));
-        tokio::spawn(be_present(engine, shared.clone(), options.instance));
+        tokio::spawn(count_on(engine, shared.clone()));
         if opened.send(Ok(survives)).await.is_ok() {
             control.run(ends.commands).await;
         }

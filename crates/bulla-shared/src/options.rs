@@ -41,6 +41,11 @@ pub const OWNER_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// How long the engine has to say that the owner does not listen before it counts as gone: an owner whose server died
 /// finds another one sooner.
 pub const OWNER_ABSENT_FOR: Duration = Duration::from_millis(750);
+/// How long an owner that the engine does not find, and whose process answers, has to turn to another server of the
+/// engine: longer than [`UNHEARD_MAX`].
+pub const OWNER_FINDS_ENGINE_WITHIN: Duration = Duration::from_secs(10);
+/// How long an owner's process has to answer.
+pub const PROCESS_ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 /// How often an owner is asked.
 pub const OWNER_ASKED_EVERY: Duration = Duration::from_millis(250);
 /// How long what is in the log may be sent after the beginning of the last append or look that succeeded.
@@ -126,6 +131,9 @@ pub struct Options {
     /// How long an append is sent again under its identity before the end of the log is read: [`RETRY_WITHIN`]. Less is
     /// for tests.
     pub retry_within: Duration,
+    /// Where the process of the log's owner takes connections, `host:port`, if that is known and is not this one's own.
+    /// Asked on the log's thread when the owner does not answer over the engine. Must not block.
+    pub owner_at: Arc<dyn Fn() -> Option<String> + Send + Sync>,
     /// Called from the log's thread when there is something to poll. Must not block.
     pub waker: Arc<dyn Fn() + Send + Sync>,
     /// Called at the beginning of the log's thread, on it.
@@ -148,6 +156,7 @@ impl Options {
             monitors: Vec::new(),
             durability: Durability::Required,
             retry_within: RETRY_WITHIN,
+            owner_at: Arc::new(|| None),
             waker: Arc::new(|| {}),
             thread_begins: Arc::new(|| {}),
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bulla_queue::log::{Batch, Epoch, LogError, Position};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
 
 use crate::options::{CLAIM_RESERVE_BYTES, OWNED_FOR, SMALL_BATCH_FACTOR};
 use crate::table::Table;
@@ -64,6 +65,8 @@ pub(crate) enum Trouble {
 pub(crate) struct Shared {
     pub(crate) table: Mutex<Table>,
     pub(crate) ownership: Mutex<Option<Ownership>>,
+    /// What answers who asks for the owner.
+    presence: Mutex<Option<AbortHandle>>,
     /// A claim is under way: a new owner may be this one.
     pub(crate) claims: AtomicBool,
     pub(crate) trouble: Mutex<Option<Trouble>>,
@@ -82,6 +85,7 @@ impl Shared {
         Shared {
             table: Mutex::default(),
             ownership: Mutex::default(),
+            presence: Mutex::default(),
             claims: AtomicBool::new(false),
             trouble: Mutex::default(),
             release: Mutex::default(),
@@ -90,6 +94,24 @@ impl Shared {
             stream_bytes: AtomicU64::new(0),
             stream_bytes_max: AtomicU64::new(0),
         }
+    }
+
+    /// Whether who asks for the owner is answered.
+    pub(crate) fn listens(&self) -> bool {
+        hold(&self.presence).is_some()
+    }
+
+    /// By what it is answered from now on.
+    pub(crate) fn listen(&self, by: Option<AbortHandle>) {
+        if let Some(before) = std::mem::replace(&mut *hold(&self.presence), by) {
+            before.abort();
+        }
+    }
+
+    /// This one is not the owner any more.
+    pub(crate) fn disown(&self) {
+        *hold(&self.ownership) = None;
+        self.listen(None);
     }
 
     pub(crate) fn counted(&self, bytes: u64, bytes_max: u64) {

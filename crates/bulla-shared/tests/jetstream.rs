@@ -280,6 +280,105 @@ fn an_owner_that_writes_nothing_hears_of_another() {
     assert!(matches!(event(&mut other), Event::Deposed { .. }));
 }
 
+// Members hear from the engine that no owner is there, and don't wait for one that is gone.
+#[test]
+fn only_an_owner_listens_to_who_asks_for_it() {
+    let cluster = Cluster::shared();
+    let raw = cluster.raw();
+    let asked = || {
+        let request = async_nats::Request::new().timeout(Some(ASKED_WITHIN));
+        raw.runtime.block_on(raw.client.send_request("PRESENT.ask", request))
+    };
+    let is_silent = || asked().is_err_and(|error| error.kind() == async_nats::RequestErrorKind::NoResponders);
+    let answers = |epoch: Epoch| asked().is_ok_and(|answer| answer.payload.starts_with(&epoch.0.to_le_bytes()));
+    let mut logs: Vec<_> = (1..4).map(|number| open(cluster.options("PRESENT", &format!("QM{number}")))).collect();
+    until("no member listens", || is_silent().then_some(()));
+    let (first, _) = claim(&mut logs[0], Claim::IfFree);
+    until("the owner answers", || answers(first).then_some(()));
+    let (second, _) = claim(&mut logs[1], Claim::Force);
+    assert!(matches!(event(&mut logs[0]), Event::Deposed { .. }));
+    until("the next owner answers", || answers(second).then_some(()));
+    drop(logs.remove(1));
+    until("the former owner does not listen", || is_silent().then_some(()));
+    // It may own the log again.
+    let (third, _) = claim(&mut logs[0], Claim::IfFree);
+    until("it answers", || answers(third).then_some(()));
+    // What comes to nothing leaves no one listening.
+    let refused = answered(|| logs[1].claim(Instant::now(), Claim::IfFree));
+    drop(logs.remove(0));
+    if matches!(refused, Err(OpenError::Log(LogError::Owned { .. }))) {
+        until("a claimant that was refused does not listen", || is_silent().then_some(()));
+    }
+}
+
+/// How long who is asked over the engine has to answer, so that the next try is not far.
+const ASKED_WITHIN: Duration = Duration::from_secs(2);
+
+/// What takes connections and reads: it answers, or says nothing.
+fn process(answer: Option<&'static [u8]>) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let mut silent = Vec::new();
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            match answer {
+                // Who asked may be gone.
+                Some(answer) => drop(std::io::Write::write_all(&mut stream, answer)),
+                None => silent.push(stream),
+            }
+        }
+    });
+    address
+}
+
+// Its servers don't reach each other, and both reach the one that leads the stream.
+#[test]
+fn an_owner_whose_process_answers_has_time_to_find_another_server() {
+    let cluster = Cluster::start(Setup { can_be_cut: true, ..Setup::default() });
+    let servers = cluster.servers();
+    let mut first = open(cluster.options("PAIR", "QM1"));
+    claim(&mut first, Claim::IfFree);
+    let leader = cluster.leader("PAIR");
+    let mut others = (0..3).filter(|server| *server != leader);
+    let (here, there) = (others.next().unwrap(), others.next().unwrap());
+    let mut options = cluster.options("PAIR", "QM2");
+    options.servers = vec![servers[here].clone()];
+    let mut owner = open(options);
+    let (epoch, end) = claim(&mut owner, Claim::Force);
+    let member = |owner_at: Option<String>| {
+        let mut options = cluster.options("PAIR", "QM3");
+        options.servers = vec![servers[there].clone()];
+        options.owner_at = Arc::new(move || owner_at.clone());
+        open(options)
+    };
+    let (mut answers, mut silent) = (member(Some(process(Some(b"AMQP")))), member(Some(process(None))));
+    let refused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut refused = member(Some(refused));
+    cluster.cut(here, there);
+    let left_alone = answered(|| answers.claim(Instant::now(), Claim::IfFree));
+    assert!(matches!(left_alone, Err(OpenError::Log(LogError::Owned { .. }))), "{left_alone:?}");
+    append(&mut owner, batch(end, 24, 8, 1));
+    // Who is gone for the engine and by itself is gone.
+    let (second, _) = claim(&mut silent, Claim::IfFree);
+    assert!(second > epoch);
+    let (third, _) = claim(&mut owner, Claim::Force);
+    let (fourth, _) = claim(&mut refused, Claim::IfFree);
+    assert!(fourth > third);
+    let (fifth, _) = claim(&mut owner, Claim::Force);
+    // An owner that no server finds is not waited for forever.
+    let sixth = until("an owner that is not found loses the log", || claim_if_free(&mut answers));
+    assert!(sixth > fifth);
+}
+
+/// The epoch of a claim, unless an owner is there.
+fn claim_if_free(log: &mut JetStreamLog) -> Option<Epoch> {
+    match answered(|| log.claim(Instant::now(), Claim::IfFree)) {
+        Ok((epoch, _)) => Some(epoch),
+        Err(OpenError::Log(LogError::Owned { .. })) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// How often something is tried that a machine without time for it may spoil.
 const SLOW_TRIES: usize = 5;
 

@@ -1,23 +1,36 @@
 //! A group's log, as its definition says how it is reached.
 
 use crate::catalog::SharedGroup;
+use crate::catalog::status::GroupStatus;
 use crate::manager::Manager;
 use bulla_queue::Log;
 use bulla_queue::log::LogError;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 #[cfg(not(feature = "shared"))]
-pub(crate) fn open(_manager: &Arc<Manager>, _group: &str, _definition: &SharedGroup) -> Result<Box<dyn Log>, LogError> {
+pub(crate) fn open(
+    _manager: &Arc<Manager>,
+    _group: &str,
+    _definition: &SharedGroup,
+    _status: &Arc<Mutex<GroupStatus>>,
+) -> Result<Box<dyn Log>, LogError> {
     Err(LogError::Unavailable(io::Error::other("this program was built without shared queues")))
 }
 
-/// Connects to the engine, and makes the log where there is none. Waits for the network.
+/// Connects to the engine, and makes the log where there is none. Waits for the network. Where the owner's process is
+/// says the group's status, when it is asked for.
 ///
 /// # Errors
 /// [`LogError::Unavailable`] with what is wrong: see [`JetStreamLog::open`].
 #[cfg(feature = "shared")]
-pub(crate) fn open(manager: &Arc<Manager>, group: &str, definition: &SharedGroup) -> Result<Box<dyn Log>, LogError> {
+pub(crate) fn open(
+    manager: &Arc<Manager>,
+    group: &str,
+    definition: &SharedGroup,
+    status: &Arc<Mutex<GroupStatus>>,
+) -> Result<Box<dyn Log>, LogError> {
+    use super::hold;
     use crate::random::Random;
     use bulla_device::role::{self, Role};
     use bulla_shared::{Durability, JetStreamLog, Options, Tls};
@@ -42,6 +55,12 @@ pub(crate) fn open(manager: &Arc<Manager>, group: &str, definition: &SharedGroup
     options.replicas = definition.copies as usize;
     options.stream_bytes = definition.log_bytes;
     options.durability = if definition.durable_required { Durability::Required } else { Durability::AsFound };
+    let (status, own) = (status.clone(), definition.address.clone().unwrap_or_default());
+    options.owner_at = Arc::new(move || {
+        let address = hold(&status).owner_address.clone();
+        // This process says nothing of the owner's, which may have been started anew here.
+        (!address.is_empty() && address != own).then_some(address)
+    });
     let told = Arc::downgrade(manager);
     options.waker = Arc::new(move || {
         // A queue manager that has ended needs no waking.

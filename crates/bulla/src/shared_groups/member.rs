@@ -185,7 +185,7 @@ impl Member {
     fn look_for_the_log(&mut self) -> Result<Part, Failed> {
         let full = || Failed { why: "there are as many groups here as there may be".to_owned(), pause: None };
         let number = self.numbers.take(&self.manager).ok_or_else(full)?;
-        match log::open(&self.manager, &self.group, &self.definition) {
+        match log::open(&self.manager, &self.group, &self.definition, &self.status) {
             Ok(log) => {
                 let standby = Standby::numbered(number, log);
                 Ok(Part::Standing(Box::new(Standing { number, standby, counted: None, told: None })))
