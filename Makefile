@@ -2,6 +2,8 @@
 # islands two queue managers and a message each way, protected in four ways: what lies where
 # shared  three queue managers and a group of shared queues in three servers of NATS: its owner is killed, twice
 # group-faults clients of shared queues while members and servers fail, GROUP_FAULTS times
+# shared-rates puts and gets of a shared queue beside the bare log, and of a local queue beside a group that is slow
+# group-claims two members claim a group of shared queues at once, 100 times
 # takeover how long a group of shared queues has no owner, after kill -9 and after TERM
 # test    everything: unit and integration tests, then the four unmodified clients and a suite of others against the program
 # simulate queue managers on a simulated clock, network and disk, for SECONDS; BULLA_SEED for one seed: tests/README.md
@@ -56,9 +58,9 @@ BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 # `make check test` runs unit tests once.
 NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
-.PHONY: run islands shared takeover group-faults build test simulate past-defects interop check sbom bench timing \
-    measure hostile hostile-rights rotation-kills shared-faults key-rates lanes fuzz clients nats-server spire \
-    step-ca packages test-packages prerequisites test-prerequisites
+.PHONY: run islands shared shared-rates takeover group-faults group-claims build test simulate past-defects \
+    interop check sbom bench timing measure hostile hostile-rights rotation-kills shared-faults key-rates lanes \
+    fuzz clients nats-server spire step-ca packages test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
 run: build
@@ -72,8 +74,14 @@ islands: build
 shared: build $(NATS)
 	samples/shared/run
 
+shared-rates: build $(NATS)
+	cargo bench --package bulla-shared --bench rates
+
 takeover: build $(NATS) $(VENV)
 	$(PYTHON) tests/shared/takeover.py
+
+group-claims: build $(NATS) $(VENV)
+	$(PYTHON) tests/shared/claims.py
 
 group-faults: build $(NATS) $(VENV)
 	$(PYTHON) tests/shared/faults.py --faults $(GROUP_FAULTS)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from manager import DEADLINE, wait_until
+from proxy import Proxy
 
 # Of each group's log.
 LOG_BYTES = 256 << 20
@@ -36,22 +37,31 @@ def free_ports(count):
 class Engine:
     """A cluster of servers."""
 
-    def __init__(self, folder, servers=3, log_bytes=LOG_BYTES, tls=""):
-        """`tls` is a part of the configuration: who wants a certificate of clients, and shows which."""
+    def __init__(self, folder, servers=3, log_bytes=LOG_BYTES, tls="", can_be_cut=False):
+        """`tls` is a part of the configuration: who wants a certificate of clients, and shows which. Servers that can
+        be cut off from one another have a proxy between each two, for each direction."""
         self.tls = tls
+        self.ways = {}
         self.log_bytes = log_bytes
         self.folder = Path(folder)
         ports = free_ports(3 * servers)
         self.clients, self.routes, self.monitors = (ports[at::3] for at in range(3))
         self.processes = [None] * servers
+        if can_be_cut:
+            pairs = [(one, other) for one in range(servers) for other in range(servers) if one != other]
+            self.ways = {pair: Proxy(lambda to=pair[1]: self.routes[to]) for pair in pairs}
         for index in range(servers):
             self.start(index)
         wait_until(self.is_ready, "the engine has a leader")
 
     def start(self, index):
-        routes = ", ".join(f"nats://127.0.0.1:{port}" for port in self.routes)
+        others = [to for to in range(len(self.routes)) if to != index]
+        ways = [self.ways[index, to].port for to in others] if self.ways else self.routes
+        routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ways)
+        # A server that hears of another one from a third connects to where that one says it is, past its proxy.
+        said = 'advertise: "127.0.0.1:1", ' if self.ways else ""
         # A cluster of one has no name, or it would wait for others.
-        cluster = f"cluster {{ name: c, listen: 127.0.0.1:{self.routes[index]}, routes: [{routes}] }}"
+        cluster = f"cluster {{ name: c, listen: 127.0.0.1:{self.routes[index]}, {said}routes: [{routes}] }}"
         configuration = self.folder / f"n{index}.conf"
         configuration.write_text(
             f"server_name: n{index}\nlisten: 127.0.0.1:{self.clients[index]}\n"
@@ -84,6 +94,15 @@ class Engine:
         self.processes[index].kill()
         self.processes[index].wait(DEADLINE)
 
+    def cut(self, one, other):
+        """Two servers don't reach each other any more; both reach the third."""
+        for pair in ((one, other), (other, one)):
+            self.ways[pair].refuse()
+
+    def heal(self):
+        for way in self.ways.values():
+            way.heal()
+
     def stop(self):
         for process in self.processes:
             if process and process.poll() is None:
@@ -93,6 +112,10 @@ class Engine:
     @property
     def attributes(self):
         """What DEFINE QSGROUP says of it."""
+        return self.reached_at(self.clients)
+
+    def reached_at(self, clients):
+        """The same for a queue manager that reaches the servers at ports of its own."""
         listed = lambda ports: ",".join(f"127.0.0.1:{port}" for port in ports)
         sizes = f"REPLICAS({len(self.processes)}) MAXBYTES({self.log_bytes})"
-        return f"SERVERS('{listed(self.clients)}') MONITORS('{listed(self.monitors)}') {sizes}"
+        return f"SERVERS('{listed(clients)}') MONITORS('{listed(self.monitors)}') {sizes}"

@@ -227,9 +227,9 @@ impl Control {
 
     /// Whether an owner with that epoch, or a later one, is there.
     ///
-    /// One whose process answers while the engine does not find it is cut off from some of the engine's servers, or from
-    /// all of them: it has time to turn to another server. Members that don't reach each other would else take the log
-    /// from one another again and again.
+    /// One whose process answers while the engine does not find it is cut off from some of the engine's servers, or
+    /// from all of them: it has time to turn to another server. Members that don't reach each other would else take the
+    /// log from one another again and again.
     async fn is_present(&mut self, epoch: u64) -> bool {
         if epoch == 0 {
             return false;

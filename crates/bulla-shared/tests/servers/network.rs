@@ -23,6 +23,8 @@ pub struct Network {
 #[derive(Default)]
 struct State {
     fault: Option<(Fault, Instant)>,
+    /// How much later answers arrive.
+    delay: Duration,
     /// Servers to which no connection is let through.
     broken: Vec<usize>,
     /// Both ends of each connection, and to which server it is.
@@ -86,6 +88,11 @@ impl Network {
         }
     }
 
+    /// What servers send arrives so much later from now on.
+    pub fn slows(&self, delay: Duration) {
+        self.state.lock().unwrap().delay = delay;
+    }
+
     /// It fails no more.
     pub fn recovers(&self) {
         self.state.lock().unwrap().fault = None;
@@ -129,18 +136,28 @@ fn connect(client: TcpStream, number: usize, server: &str, state: &Arc<Mutex<Sta
     Ok(())
 }
 
+/// Does nothing until then.
+fn wait_until(then: Instant) {
+    while let Some(left) = then.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        std::thread::park_timeout(left);
+    }
+}
+
 /// Passes bytes on until an end closes. What `state` says may get lost, and then this ends with the next that comes.
 fn pass_on(mut from: TcpStream, mut to: TcpStream, state: Option<&Mutex<State>>) {
     let mut bytes = vec![0; 64 << 10];
     let mut is_whole = true;
     while let Ok(count @ 1..) = from.read(&mut bytes) {
-        if let Some(mut state) = state.map(|state| state.lock().unwrap())
-            && state.fault() == Some(Fault::Mute)
-        {
-            is_whole = false;
-            state.lost += count;
-            continue;
+        let mut delay = Duration::ZERO;
+        if let Some(mut state) = state.map(|state| state.lock().unwrap()) {
+            if state.fault() == Some(Fault::Mute) {
+                is_whole = false;
+                state.lost += count;
+                continue;
+            }
+            delay = state.delay;
         }
+        wait_until(Instant::now() + delay);
         if !is_whole || to.write_all(&bytes[..count]).is_err() {
             break;
         }
