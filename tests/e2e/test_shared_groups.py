@@ -20,6 +20,7 @@ from engine import Engine, free_ports, program
 from manager import BULLA, DEADLINE, label, shown_rows, wait_until
 from people import People
 from proton import Message, Timeout
+from proton.utils import LinkDetached
 from proton_driver import Refused
 from test_jms import Lines
 from units import Unit
@@ -123,6 +124,29 @@ def test_an_owner_that_stops_hands_over_at_once_and_one_that_is_overruled_ends_i
     epoch = status(first, "HANDED")["EPOCH"]
     wait_until(lambda: status(second, "HANDED")["EPOCH"] == epoch, "the other member knows the owner")
     assert (status(first, "HANDED")["STATE"], status(second, "HANDED")["STATE"]) == ("OWNER", "STANDBY")
+
+
+def test_a_group_s_queues_are_never_unknown_where_it_is_taken_away(managers, engine):
+    """Between its owner's end there and its log's being read anew, clients are refused with what can be tried again."""
+    first = member(managers, engine, "QM1", "TAKEN", "REDIRECT(NO)")
+    wait_for_state(first, "TAKEN", "OWNER")
+    second = member(managers, engine, "QM2", "TAKEN", "REDIRECT(NO)")
+    wait_for_state(second, "TAKEN", "STANDBY")
+    first.mqsc("DEFINE QLOCAL(TAKEN.Q) QSGDISP(SHARED) QSGROUP(TAKEN)")
+    heard = set()
+    with first.connect() as client:
+        second.mqsc("RESET QSGROUP(TAKEN) TAKEOVER")
+        began = time.monotonic()
+        # Until it stands by, and for some looks of a member afterwards.
+        while 2345 not in heard or time.monotonic() < began + 2:
+            assert time.monotonic() < began + DEADLINE, heard
+            try:
+                client.sender("TAKEN.Q").close()
+            except Refused as refused:
+                heard.add(refused.reason)
+            except LinkDetached:
+                pass  # it was open when the group was taken away
+    assert heard <= {2345, 2009}, heard
 
 
 def test_what_a_member_can_t_do_is_refused_with_what_to_do(managers, engine):

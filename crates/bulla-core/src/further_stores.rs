@@ -2,6 +2,7 @@
 //! owner's for as long as that is this queue manager.
 
 use crate::catalog::objects::Redirect;
+use crate::groups_elsewhere::GroupElsewhere;
 use crate::idempotency;
 use crate::manager::{Manager, State, attributes};
 use crate::mqsc::kept;
@@ -139,6 +140,11 @@ impl State {
         self.clients.resumable.drop_suspended(is_of);
         let group = self.definitions.shared_groups.get(&left.name);
         let ends_connections = group.is_some_and(|group| group.redirect == Redirect::Connection);
+        if group.is_some() {
+            // Whoever owns it next: to clients its queues are not gone.
+            let queues = left.store.queues().map(|(_, name)| name);
+            self.groups_elsewhere.set(&left.name, GroupElsewhere::new(queues, left.store.object_names()));
+        }
         self.left_stores.add(number, live, ends_connections);
         Some(left)
     }

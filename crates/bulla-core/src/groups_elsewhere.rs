@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A group that another member owns, as far as its log was read here.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct GroupElsewhere {
-    /// The member that owns it.
+    /// The member that owns it; empty where that is not known here.
     pub owner: String,
     /// Where clients reach that one; none where it has not said.
     pub address: Option<(String, u16)>,

@@ -19,6 +19,7 @@ impl State {
             return refusal;
         }
         let GroupElsewhere { owner, address, connections, .. } = group;
+        let owner = if owner.is_empty() { "another member" } else { owner };
         let detail = format!("{opened} is a queue of shared group {name}, which {owner} owns");
         let elsewhere = address.clone().map(|(host, port)| {
             let (queue, whole_connection) = (opened.to_owned(), *connections);

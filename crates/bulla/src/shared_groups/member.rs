@@ -213,8 +213,8 @@ impl Member {
                 self.pause = PAUSE_FIRST;
                 Ok(Part::Owning { number, since: now })
             }
+            // What clients were told of the group is told on while its log is away.
             Err(failed) => {
-                self.manager.lock().groups_elsewhere.remove(&self.group);
                 self.numbers.give_back(number);
                 Err(failed)
             }
@@ -400,7 +400,7 @@ impl Member {
     /// It closes what is open here, and says so in the log: another member needs no silence to take over.
     fn leave(&mut self) {
         let number = match std::mem::replace(&mut self.part, Part::Away { at: Instant::now() }) {
-            Part::Away { .. } => return,
+            Part::Away { .. } => return self.manager.lock().groups_elsewhere.remove(&self.group),
             Part::Standing(standing) => {
                 self.manager.lock().groups_elsewhere.remove(&self.group);
                 return self.numbers.give_back(standing.number);
@@ -410,7 +410,10 @@ impl Member {
         let left = {
             let state = &mut *self.manager.lock();
             let is_here = state.store.store_named(&self.group) == Some(number);
-            is_here.then(|| state.leave_store(number, self.manager.live_dispatchers())).flatten()
+            let left = is_here.then(|| state.leave_store(number, self.manager.live_dispatchers())).flatten();
+            // It takes no part any more, and does not know its queues.
+            state.groups_elsewhere.remove(&self.group);
+            left
         };
         self.manager.ring_all();
         let Some(NamedStore { mut store, .. }) = left else { return };
