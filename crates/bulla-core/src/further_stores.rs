@@ -2,6 +2,7 @@
 //! owner's for as long as that is this queue manager.
 
 use crate::catalog::objects::Redirect;
+use crate::channel::supervisor;
 use crate::groups_elsewhere::GroupElsewhere;
 use crate::idempotency;
 use crate::manager::{Manager, State, attributes};
@@ -110,6 +111,7 @@ impl State {
         }
         self.definitions = definitions;
         self.keys.learn(self.store.notes_of_all(idempotency::PREFIX).filter(|(store, ..)| *store == number));
+        supervisor::joined(self, number);
         self.clients.users.follow_kept(self.definitions.kept());
         self.topics.follow(&self.definitions);
         self.generations.definitions += 1;
@@ -124,6 +126,7 @@ impl State {
         let is_here = |object: &str| left.store.has_object(object);
         let removals = kept::removals(&self.definitions, is_here);
         self.forget_defined(&removals);
+        supervisor::left(self, &left.name);
         self.generations.authority += 1;
         self.unfinished.messages.retain(|stuck| stuck.id.store() != number);
         self.temporary.gone.retain(|(queue, _)| queue.store() != number);

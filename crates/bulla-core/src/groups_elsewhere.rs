@@ -42,6 +42,11 @@ impl GroupsElsewhere {
         self.0.insert(group.to_owned(), elsewhere);
     }
 
+    /// The group of that name.
+    pub fn named(&self, group: &str) -> Option<&GroupElsewhere> {
+        self.0.get(group)
+    }
+
     /// The group that has a queue of that name, and its own name.
     pub fn with_queue(&self, queue: &str) -> Option<(&str, &GroupElsewhere)> {
         let mut all = self.0.iter();

@@ -398,9 +398,15 @@ impl Manager {
         }
     }
 
-    /// Whose key ring a channel opens and seals with: MCAUSER, or the queue manager's own name.
+    /// Whose key ring a channel opens and seals with: MCAUSER, or the name under which it runs.
     pub fn channel_user<'a>(&'a self, definition: &'a ChannelDefinition) -> &'a str {
-        definition.user.as_deref().unwrap_or(&self.name)
+        definition.user.as_deref().unwrap_or(self.channel_manager(definition))
+    }
+
+    /// The queue manager that a channel's partner sees: this one, or the group that the channel belongs to, at
+    /// whichever member it runs.
+    pub fn channel_manager<'a>(&'a self, definition: &'a ChannelDefinition) -> &'a str {
+        definition.group.as_deref().unwrap_or(&self.name)
     }
 
     /// Takes over whose addresses are not listened to. To be called when the rules change.

@@ -570,7 +570,8 @@ impl Stores {
     /// store together, once, and whatever happens. It is on those queues some time after the ticket is synced.
     ///
     /// # Errors
-    /// As [`Store::commit`]; [`PutError::OtherStore`] where not all removals are of that store.
+    /// As [`Store::commit`]; [`PutError::OtherStore`] where not all removals are of that store, and
+    /// [`PutError::Unknown`] where there is none of that number.
     pub fn commit_from(
         &mut self,
         store: StoreNumber,
@@ -578,6 +579,9 @@ impl Stores {
         removals: &[MessageId],
         notes: &[(&str, Option<&[u8]>)],
     ) -> Result<Ticket, PutError> {
+        if !self.is_there(store) {
+            return Err(PutError::Unknown);
+        }
         let puts = match self.are_several() {
             false => puts,
             true => {
@@ -591,9 +595,12 @@ impl Stores {
     /// Changes notes of a store.
     ///
     /// # Errors
-    /// As [`Store::commit`].
+    /// As [`Store::commit`]; [`PutError::Unknown`] where there is no store of that number.
     pub fn commit_notes(&mut self, store: StoreNumber, notes: &[(&str, Option<&[u8]>)]) -> Result<Ticket, PutError> {
-        self.of_mut(store).commit(Vec::new(), &[], notes)
+        match self.is_there(store) {
+            true => self.of_mut(store).commit(Vec::new(), &[], notes),
+            false => Err(PutError::Unknown),
+        }
     }
 
     // ---- looks
@@ -656,6 +663,16 @@ impl Stores {
         self.local.notes(prefix)
     }
 
+    /// A note of a store; none where there is no store of that number.
+    pub fn note_in(&self, store: StoreNumber, name: &str) -> Option<&[u8]> {
+        self.store(store)?.note(name)
+    }
+
+    /// Notes of a store.
+    pub fn notes_in<'a>(&'a self, store: StoreNumber, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        self.store(store).into_iter().flat_map(move |store| store.notes(prefix))
+    }
+
     /// Notes of all stores.
     pub fn notes_of_all<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (StoreNumber, &'a str, &'a [u8])> {
         let of = move |store: &'a Store| store.notes(prefix).map(|(name, value)| (store.number(), name, value));
@@ -665,6 +682,11 @@ impl Stores {
     /// The local store's, as [`Store::identity`]: what partners and the readable copy of definitions know.
     pub fn identity(&self) -> Option<[u8; IDENTITY_BYTES]> {
         self.local.identity()
+    }
+
+    /// A store's identity, as [`Store::identity`].
+    pub fn identity_of(&self, store: StoreNumber) -> Option<[u8; IDENTITY_BYTES]> {
+        self.store(store)?.identity()
     }
 
     // ---- marks

@@ -135,6 +135,8 @@ pub struct ChannelDefinition {
     pub source: Option<String>,
     /// TARGET of a requester: the queue for messages of a partner that is not Bulla.
     pub target: Option<String>,
+    /// QSGROUP: the group of shared queues that it belongs to; none for this queue manager's own.
+    pub group: Option<String>,
 }
 
 impl ChannelDefinition {
@@ -172,6 +174,7 @@ impl ChannelDefinition {
             password_file: None,
             source: None,
             target: None,
+            group: None,
         }
     }
 }

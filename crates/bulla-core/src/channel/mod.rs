@@ -7,6 +7,7 @@
 //! Here is what all of the queue manager knows of channels. Their ends on a connection are `channel_ends/`.
 
 pub mod calling;
+pub mod home;
 pub mod note;
 pub mod partner;
 pub mod protocol;

@@ -69,6 +69,17 @@ pub fn stopped_name(channel: &str) -> String {
     format!("channel/stopped/{channel}")
 }
 
+/// The name of the note that is there while a channel of a group is started: the next owner starts it, too. Its value
+/// is empty.
+pub fn started_name(channel: &str) -> String {
+    format!("channel/started/{channel}")
+}
+
+/// What the names of all sending ends' notes begin with.
+pub fn sender_prefix() -> String {
+    sender_name("")
+}
+
 /// The name of a receiving end's note, one for each partner.
 pub fn receiver_name(channel: &str, partner: &str) -> String {
     format!("{}{partner}", receiver_prefix(channel))

@@ -1,6 +1,7 @@
 //! What becomes of a channel that has no connection: started, triggered, tried again, stopped.
 
 use super::ChannelNotice;
+use super::home;
 use super::note::{self, ReceiverNote, SenderNote};
 use super::registry::{Instance, InstanceId, Place, Wanted};
 use crate::catalog::status::ChannelState;
@@ -10,56 +11,109 @@ use crate::mailbox::Notice;
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
 use crate::reports::Moment;
-use bulla_queue::QueueId;
+use bulla_queue::{MessageId, QueueId, StoreNumber};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 /// Sub-reason of a refusal to open a key ring for a partner that has not proved who it is.
 pub const UNPROVED: &str = "partner-unproved";
 
-/// After a restart: what was in doubt is locked again, so that only its channel takes it.
+/// After a restart: what was in doubt is locked again, so that only its channel takes it. Groups are not there yet.
 pub fn recover(state: &mut State) {
-    let senders: Vec<String> = state
-        .definitions
-        .channels
-        .iter()
-        .filter(|(_, definition)| definition.kind.sends())
-        .map(|(name, _)| name.clone())
-        .collect();
+    recover_in(state, StoreNumber::LOCAL);
+}
+
+/// A group is owned here from now on: its channels go on as they stood at the owner before.
+pub fn joined(state: &mut State, home: StoreNumber) {
+    recover_in(state, home);
+    let started = names_in(state, home, &note::started_name(""));
+    let now = state.clock.now();
+    for channel in started {
+        let Some(definition) = of_store(state, home, &channel) else { continue };
+        let instance = state.outbound.channels.entry(InstanceId::of(&channel));
+        if instance.status.state == ChannelState::Stopped {
+            continue;
+        }
+        refill_retries(instance, &definition);
+        instance.ran = false;
+        (instance.status.state, instance.wanted) = (ChannelState::Starting, Wanted::At(now));
+    }
+}
+
+/// A group is not owned here any more. Channels that have a connection end with it.
+pub fn left(state: &mut State, group: &str) {
+    let State { outbound, definitions, .. } = state;
+    for (id, instance) in outbound.channels.all_mut() {
+        let definition = definitions.channels.get(&id.channel);
+        if !instance.is_active() && definition.is_some_and(|definition| definition.group.as_deref() == Some(group)) {
+            instance.wanted = Wanted::Nothing;
+            (instance.status.state, instance.status.stop_requested) = (ChannelState::Inactive, false);
+        }
+    }
+}
+
+/// The definition of a channel, where it belongs to that store.
+fn of_store(state: &State, home: StoreNumber, channel: &str) -> Option<ChannelDefinition> {
+    let definition = state.definitions.channels.get(channel)?;
+    (home::of(state, channel, definition).ok() == Some(home)).then(|| definition.clone())
+}
+
+/// The channels that have a note in a store, by the beginning of its name.
+fn names_in(state: &State, home: StoreNumber, prefix: &str) -> Vec<String> {
+    state.store.notes_in(home, prefix).map(|(name, _)| name[prefix.len()..].to_owned()).collect()
+}
+
+/// What was in doubt in a store is locked again, and what was stopped stays so.
+fn recover_in(state: &mut State, home: StoreNumber) {
+    let defined = state.definitions.channels.iter().filter(|(_, definition)| definition.kind.sends());
+    let mut senders: BTreeSet<String> = defined.map(|(name, _)| name.clone()).collect();
+    if home != StoreNumber::LOCAL {
+        // A group's channel may not be defined here, and its messages are in doubt all the same.
+        senders.extend(names_in(state, home, &note::sender_prefix()));
+    }
     for channel in senders {
-        match read_note(state, &channel) {
+        let definition = of_store(state, home, &channel);
+        if definition.is_none() && state.store.note_in(home, &note::sender_name(&channel)).is_none() {
+            continue;
+        }
+        match note_in(state, home, &channel) {
             Ok(note) => {
                 let locked = note.in_doubt.iter().filter(|id| state.store.lock(**id).is_some()).count();
                 let in_doubt = !note.in_doubt.is_empty();
-                let definition = state.definitions.channels.get(&channel);
-                let wrap = definition.map_or(u32::MAX, |definition| definition.sequence_wrap);
                 if in_doubt {
                     crate::note!(
                         channel,
                         "channel {channel}: {locked} messages are in doubt until its partner is asked"
                     );
                 }
+                let Some(definition) = definition else { continue };
                 let instance = state.outbound.channels.entry(InstanceId::of(&channel));
                 instance.status.in_doubt = in_doubt;
-                instance.note_sequence(note.base + note.in_doubt.len() as u64, note.base, wrap);
+                instance.note_sequence(note.base + note.in_doubt.len() as u64, note.base, definition.sequence_wrap);
             }
             Err(refusal) => crate::alarm!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}"),
         }
     }
-    let prefix = note::stopped_name("");
-    let stopped: Vec<String> = state.store.notes(&prefix).map(|(name, _)| name[prefix.len()..].to_owned()).collect();
-    for channel in stopped.into_iter().filter(|channel| state.definitions.channels.contains_key(channel)) {
-        let status = &mut state.outbound.channels.entry(InstanceId::of(&channel)).status;
-        (status.state, status.stop_requested) = (ChannelState::Stopped, true);
+    for channel in names_in(state, home, &note::stopped_name("")) {
+        if of_store(state, home, &channel).is_some() {
+            let status = &mut state.outbound.channels.entry(InstanceId::of(&channel)).status;
+            (status.state, status.stop_requested) = (ChannelState::Stopped, true);
+        }
     }
 }
 
-/// Keeps in the journal that a channel was stopped, or no longer is: a restart starts nothing that was stopped.
-fn keep_stopped(state: &mut State, channel: &str, stopped: bool) {
-    let name = note::stopped_name(channel);
-    if state.store.note(&name).is_some() == stopped {
+/// Keeps in its store that a channel was stopped or started: a restart starts nothing that was stopped, and the next
+/// owner of a group starts what was started.
+fn keep(state: &mut State, home: StoreNumber, channel: &str, stopped: bool, started: bool) {
+    let names =
+        [(note::stopped_name(channel), stopped), (note::started_name(channel), started && home != StoreNumber::LOCAL)];
+    let is_other = |(name, is_there): &&(String, bool)| state.store.note_in(home, name).is_some() != *is_there;
+    let changed: Vec<(&str, Option<&[u8]>)> =
+        names.iter().filter(is_other).map(|(name, is_there)| (name.as_str(), is_there.then_some(&[][..]))).collect();
+    if changed.is_empty() {
         return;
     }
-    if let Err(error) = state.store.commit(Vec::new(), &[], &[(&name, stopped.then_some(&[]))]) {
+    if let Err(error) = state.store.commit_notes(home, &changed) {
         crate::alarm!(channel, "channel {channel}: after a restart it is not known whether it was stopped: {error}");
     }
 }
@@ -71,6 +125,7 @@ pub fn start(manager: &Manager, state: &mut State, channel: &str) -> Result<(), 
     if !definition.connections.is_empty() {
         may_call(channel, &definition)?;
     }
+    let home = home::of(state, channel, &definition)?;
     let calls = match definition.kind {
         ChannelKind::Sender => true,
         ChannelKind::Server | ChannelKind::Requester => !definition.connections.is_empty(),
@@ -90,7 +145,7 @@ pub fn start(manager: &Manager, state: &mut State, channel: &str) -> Result<(), 
         room(state, Some(channel))?;
     }
     // Nothing refuses any more: whether it was stopped is forgotten.
-    keep_stopped(state, channel, false);
+    keep(state, home, channel, false, calls);
     for (_, instance) in state.outbound.channels.all_mut().filter(|(id, _)| id.channel == channel) {
         if !instance.is_active() {
             instance.status.stop_requested = false;
@@ -156,9 +211,13 @@ pub fn bring(manager: &Manager, index: usize, notice: Notice) {
 }
 
 /// STOP CHANNEL, for every instance.
-pub fn stop(manager: &Manager, state: &mut State, channel: &str, force: bool, inactive: bool) {
+///
+/// # Errors
+/// It is of a group that this queue manager does not own.
+pub fn stop(manager: &Manager, state: &mut State, channel: &str, force: bool, inactive: bool) -> Result<(), Refusal> {
     let end = if inactive { ChannelState::Inactive } else { ChannelState::Stopped };
-    keep_stopped(state, channel, !inactive);
+    let home = state.definitions.channels.get(channel).map(|definition| home::of(state, channel, definition));
+    keep(state, home.transpose()?.unwrap_or(StoreNumber::LOCAL), channel, !inactive, false);
     state.outbound.channels.entry(InstanceId::of(channel));
     for (_, instance) in state.outbound.channels.all_mut().filter(|(id, _)| id.channel == channel) {
         instance.status.stop_requested = true;
@@ -177,13 +236,14 @@ pub fn stop(manager: &Manager, state: &mut State, channel: &str, force: bool, in
             }
         }
     }
+    Ok(())
 }
 
 /// RESET CHANNEL: the next message has that number. The sending end tells the other at its next start, which does the
 /// same only after a RESET CHANNEL of its own. A receiving end with several partners keeps their numbers, and lets each
 /// reset its own once. Says what was done.
 pub fn reset(state: &mut State, channel: &str, next: u64) -> Result<String, Refusal> {
-    let definition = inactive(state, channel)?;
+    let (definition, home) = inactive(state, channel)?;
     let base = next.saturating_sub(1);
     let names_and_notes: Vec<(String, Vec<u8>)> = if definition.kind.sends() {
         let note = read_note(state, channel).unwrap_or_default();
@@ -196,21 +256,21 @@ pub fn reset(state: &mut State, channel: &str, next: u64) -> Result<String, Refu
         vec![(note::sender_name(channel), note.encode())]
     } else {
         let prefix = note::receiver_prefix(channel);
-        let names: Vec<String> = state.store.notes(&prefix).map(|(name, _)| name.to_owned()).collect();
+        let names: Vec<String> = state.store.notes_in(home, &prefix).map(|(name, _)| name.to_owned()).collect();
         if names.len() > 1 {
             let count = names.len();
             let agreed = names.into_iter().filter_map(|name| {
-                let note = ReceiverNote::decode(state.store.note(&name)?)?;
+                let note = ReceiverNote::decode(state.store.note_in(home, &name)?)?;
                 Some((name, ReceiverNote { reset_allowed: true, ..note }.encode()))
             });
             let agreed: Vec<(String, Vec<u8>)> = agreed.collect();
-            write(state, &agreed)?;
+            write(state, home, &agreed)?;
             return Ok(format!("channel {channel}: each of its {count} partners may reset its numbers once"));
         }
         let note = ReceiverNote { store: [0; 16], sequence: base, ..ReceiverNote::default() };
         names.into_iter().map(|name| (name, note.encode())).collect()
     };
-    write(state, &names_and_notes)?;
+    write(state, home, &names_and_notes)?;
     let wrap = definition.sequence_wrap;
     for (_, instance) in state.outbound.channels.all_mut().filter(|(id, _)| id.channel == channel) {
         instance.note_sequence(base, base, wrap);
@@ -220,8 +280,8 @@ pub fn reset(state: &mut State, channel: &str, next: u64) -> Result<String, Refu
 
 /// RESOLVE CHANNEL: what is in doubt counts as arrived (COMMIT), or as never sent (BACKOUT).
 pub fn resolve(state: &mut State, channel: &str, commit: bool) -> Result<usize, Refusal> {
-    let definition = inactive(state, channel)?;
-    let note = read_note(state, channel)?;
+    let (definition, home) = inactive(state, channel)?;
+    let note = note_in(state, home, channel)?;
     let count = note.in_doubt.len();
     if !definition.kind.sends() || count == 0 {
         return Err(Refusal::new(reason::CHANNEL_NOT_AVAILABLE, format!("{channel} is not in doubt")));
@@ -231,7 +291,10 @@ pub fn resolve(state: &mut State, channel: &str, commit: bool) -> Result<usize, 
         SenderNote { base: if commit { note.base + count as u64 } else { note.base }, in_doubt: Vec::new(), ..note };
     let removals = if commit { there.as_slice() } else { &[] };
     let notes = [(&*note::sender_name(channel), Some(&*settled.encode()))];
-    state.store.commit(Vec::new(), removals, &notes).map_err(|error| crate::refusals::store_refusal(&error))?;
+    state
+        .store
+        .commit_from(home, Vec::new(), removals, &notes)
+        .map_err(|error| crate::refusals::store_refusal(&error))?;
     if !commit {
         there.iter().for_each(|id| state.store.release(*id, false));
     }
@@ -243,11 +306,18 @@ pub fn resolve(state: &mut State, channel: &str, commit: bool) -> Result<usize, 
     Ok(count)
 }
 
-/// The notes that go with a channel at DELETE CHANNEL. Refused while it is active or in doubt.
+/// The notes that go with a channel at DELETE CHANNEL. Refused while it is active or in doubt. Those of a group's channel
+/// stay in its log, for the other members.
 pub fn notes_of(state: &State, channel: &str) -> Result<Vec<String>, Refusal> {
-    let definition = inactive(state, channel)?;
-    if definition.kind.sends() && read_note(state, channel).is_ok_and(|note| !note.in_doubt.is_empty()) {
+    let (definition, home) = match inactive(state, channel) {
+        Err(refusal) if refusal.reason == reason::CF_NOT_AVAILABLE => return Ok(Vec::new()),
+        found => found?,
+    };
+    if definition.kind.sends() && note_in(state, home, channel).is_ok_and(|note| !note.in_doubt.is_empty()) {
         return Err(Refusal::in_doubt(format!("{channel}: messages are in doubt")));
+    }
+    if home != StoreNumber::LOCAL {
+        return Ok(Vec::new());
     }
     let prefix = note::receiver_prefix(channel);
     let mut names: Vec<String> = state.store.notes(&prefix).map(|(name, _)| name.to_owned()).collect();
@@ -256,23 +326,24 @@ pub fn notes_of(state: &State, channel: &str) -> Result<Vec<String>, Refusal> {
     Ok(names)
 }
 
-/// The definition of a channel that has no connection.
-fn inactive(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal> {
+/// The definition of a channel that has no connection, and the store that it belongs to.
+fn inactive(state: &State, channel: &str) -> Result<(ChannelDefinition, StoreNumber), Refusal> {
     let unknown = || Refusal::new(reason::UNKNOWN_CHANNEL_NAME, format!("there is no channel {channel}"));
     let definition = state.definitions.channels.get(channel).cloned().ok_or_else(unknown)?;
     if state.outbound.channels.of(channel).any(|(_, instance)| instance.is_active()) {
         return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{channel} is active: STOP CHANNEL first")));
     }
-    Ok(definition)
+    let home = home::of(state, channel, &definition)?;
+    Ok((definition, home))
 }
 
-fn write(state: &mut State, notes: &[(String, Vec<u8>)]) -> Result<(), Refusal> {
+fn write(state: &mut State, home: StoreNumber, notes: &[(String, Vec<u8>)]) -> Result<(), Refusal> {
     let notes: Vec<(&str, Option<&[u8]>)> =
         notes.iter().map(|(name, bytes)| (name.as_str(), Some(bytes.as_slice()))).collect();
     if notes.is_empty() {
         return Ok(());
     }
-    let commit = state.store.commit(Vec::new(), &[], &notes);
+    let commit = state.store.commit_notes(home, &notes);
     commit.map(drop).map_err(|error| crate::refusals::store_refusal(&error))
 }
 
@@ -287,6 +358,7 @@ pub fn refill_retries(instance: &mut Instance, definition: &ChannelDefinition) {
 /// A calling channel has lost its connection, the one at `place`, or never got one.
 pub fn ended(moment: &Moment<'_>, state: &mut State, id: &InstanceId, place: Option<Place>, why: Option<Refusal>) {
     let definition = state.definitions.channels.get(&id.channel).cloned();
+    let is_elsewhere = definition.as_ref().is_some_and(|definition| home::of(state, &id.channel, definition).is_err());
     let instance = state.outbound.channels.entry(id.clone());
     if place.is_some() && instance.place.is_some() && instance.place != place {
         // The channel has another connection by now.
@@ -315,6 +387,11 @@ pub fn ended(moment: &Moment<'_>, state: &mut State, id: &InstanceId, place: Opt
     let (Some(why), Some(definition)) = (why, definition) else {
         return instance.ended(None);
     };
+    if is_elsewhere {
+        // It goes on at the owner.
+        instance.status.stop_requested = false;
+        return instance.ended(Some(&why));
+    }
     if instance.status.stop_requested {
         return instance.ended(Some(&why));
     }
@@ -401,11 +478,23 @@ pub fn trigger(manager: &Manager, state: &mut State, queue: QueueId) {
 
 /// The note of a sending channel; one that can't be read is the operator's to reset.
 pub fn read_note(state: &State, channel: &str) -> Result<SenderNote, Refusal> {
-    match state.store.note(&note::sender_name(channel)) {
+    let definition = state.definitions.channels.get(channel);
+    let home = definition.map_or(Ok(StoreNumber::LOCAL), |definition| home::of(state, channel, definition))?;
+    note_in(state, home, channel)
+}
+
+/// The note of a sending channel in a store: the messages are that store's, which has another number at each member.
+fn note_in(state: &State, home: StoreNumber, channel: &str) -> Result<SenderNote, Refusal> {
+    match state.store.note_in(home, &note::sender_name(channel)) {
         None => Ok(SenderNote::default()),
-        Some(bytes) => SenderNote::decode(bytes).ok_or_else(|| {
-            Refusal::new(reason::RESOURCE_PROBLEM, format!("{channel}: its note in the journal is of another version"))
-        }),
+        Some(bytes) => {
+            let mut note = SenderNote::decode(bytes).ok_or_else(|| {
+                let detail = format!("{channel}: its note in the journal is of another version");
+                Refusal::new(reason::RESOURCE_PROBLEM, detail)
+            })?;
+            note.in_doubt.iter_mut().for_each(|id| *id = MessageId::new(home, id.number()));
+            Ok(note)
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which channel a transmission queue with TRIGGER starts.
 
-use crate::catalog::{ChannelDefinition, Definitions, Usage};
+use crate::catalog::{ChannelDefinition, Definitions, LocalQueue, Usage};
 use crate::maps::HashMap;
 use crate::stores::Stores;
 use bulla_queue::QueueId;
@@ -33,8 +33,15 @@ impl Triggers {
                 channels.find(|(_, channel)| channel.kind.sends() && named(channel)).map(|(name, _)| name.clone())
             })
         };
+        // Who can write a group's log starts no other channels by it.
+        let is_of = |queue: &LocalQueue, channel: &String| {
+            definitions.channels.get(channel).is_none_or(|channel| channel.group == queue.group)
+        };
         self.by_queue = queues
-            .filter_map(|(name, queue)| Some((store.queue(name)?, channel(name, &queue.trigger_data)?)))
+            .filter_map(|(name, queue)| {
+                let channel = channel(name, &queue.trigger_data).filter(|channel| is_of(queue, channel))?;
+                Some((store.queue(name)?, channel))
+            })
             .collect();
         self.generation = generation;
     }

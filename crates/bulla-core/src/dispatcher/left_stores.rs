@@ -2,6 +2,7 @@
 
 use super::local::{Confirmed, Local};
 use super::peer::{Link, Peer};
+use super::sending::over as sending_over;
 use super::{ending, unit_of_work};
 use crate::front::LinkId;
 use crate::manager::State;
@@ -19,6 +20,10 @@ pub fn end_links<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, sta
     let all = state.left_stores.all();
     let left: Vec<StoreNumber> = all.iter().map(|(number, _)| *number).collect();
     let closes = |store| all.contains(&(store, true));
+    let refusal = owned_elsewhere();
+    for (_, peer) in peers.iter_mut() {
+        end_channel(peer, local, state, &left, &refusal);
+    }
     let mut ending: Vec<(usize, u64, LinkId)> = Vec::new();
     for number in &left {
         for confirmed in local.journaling.confirmations.forget(*number) {
@@ -32,15 +37,13 @@ pub fn end_links<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, sta
         }
     }
     for (key, peer) in peers.iter() {
-        let links =
-            peer.links.iter().filter(|(_, link)| store_of(link, peer).is_some_and(|store| left.contains(&store)));
+        let links = peer.links.iter().filter(|(_, link)| store_of(link).is_some_and(|store| left.contains(&store)));
         ending.extend(links.map(|(link, _)| (key, peer.place.generation, *link)));
     }
-    let refusal = owned_elsewhere();
     local.units.doom_of(&left, &refusal);
     for (key, generation, link) in ending {
         let Some(peer) = peers.get_mut(key).filter(|peer| peer.place.generation == generation) else { continue };
-        match peer.links.get(&link).map(|ended| store_of(ended, peer).is_some_and(closes)) {
+        match peer.links.get(&link).map(|ended| store_of(ended).is_some_and(closes)) {
             None => continue,
             // A client that reconnects by itself makes its links anew, where none of them was ended.
             Some(true) => {
@@ -55,6 +58,28 @@ pub fn end_links<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, sta
         unit_of_work::go_on(peer, local, state);
     }
     state.ended_links_to_left(local.index);
+}
+
+/// Ends the channel that sends from one of these stores over a connection, at once: what is in doubt is the next owner's
+/// to settle.
+fn end_channel<T: Transport>(
+    peer: &mut Peer<T>,
+    local: &mut Local,
+    state: &mut State,
+    left: &[StoreNumber],
+    refusal: &Refusal,
+) {
+    let Some(sending) = peer.channel.sending.as_deref_mut().filter(|sending| left.contains(&sending.queue.store()))
+    else {
+        return;
+    };
+    sending.failed(refusal.clone());
+    peer.channel.calling = None;
+    if !peer.front.is_ending() {
+        peer.front.close(Some(refusal.clone().into()));
+    }
+    local.touched.push(peer.place.key);
+    sending_over::over(peer, local, state, None);
 }
 
 /// Where a client hears that a queue is another queue manager's now.
@@ -76,11 +101,12 @@ fn link_of(confirmed: &Confirmed) -> Option<(usize, u64, LinkId)> {
     }
 }
 
-fn store_of<T: ?Sized>(link: &Link, peer: &Peer<T>) -> Option<StoreNumber> {
+fn store_of(link: &Link) -> Option<StoreNumber> {
     match link {
         Link::Producer(producer) => producer.route.as_ref().map(|route| route.queue.store()),
         Link::Consumer(consumer) => Some(consumer.route.queue.store()),
-        Link::Sending(_) => peer.channel.sending.as_ref().map(|sending| sending.queue.store()),
-        Link::Receiving(_) | Link::Coordinator(_) => None,
+        Link::Receiving(receiving) => Some(receiving.home),
+        // A channel that sends ends by itself: see `end_channel`.
+        Link::Sending(_) | Link::Coordinator(_) => None,
     }
 }

@@ -18,6 +18,7 @@ use crate::ordered_line::Slot;
 use crate::reason::Refusal;
 use crate::transport::Traffic;
 use bulla_amqp::Payload;
+use bulla_queue::StoreNumber;
 use delivery::{Delivery, Way};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct Receiving {
     pub(crate) session: SessionId,
     pub(crate) instance: InstanceId,
     pub(crate) place: Place,
+    /// The store that its notes lie in; a group's channel puts on queues of that store alone.
+    pub home: StoreNumber,
     pub(crate) definition: ChannelDefinition,
     pub(crate) phase: Phase,
     pub(crate) delivery: Delivery,

@@ -20,7 +20,7 @@ use crate::reason::Refusal;
 use crate::refusals::store_refusal;
 use crate::transport::Traffic;
 use bulla_amqp::Payload;
-use bulla_queue::{Found, MessageId, QueueId, Ticket};
+use bulla_queue::{Found, MessageId, QueueId, StoreNumber, Ticket};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -106,6 +106,8 @@ pub(crate) struct Numbers {
     /// What is in the journal, but for `in_doubt`, which is written from `messages`.
     pub(crate) note: SenderNote,
     pub(crate) note_name: String,
+    /// The store that note and messages lie in.
+    pub(crate) home: StoreNumber,
     /// Numbered messages, from `note.base + 1`: noted, sent or both.
     pub(crate) messages: VecDeque<Numbered>,
     /// Where the batches end: last number, messages.
@@ -221,10 +223,10 @@ impl Stage {
 }
 
 impl Numbers {
-    /// What the note of a channel says, that has it under that name. Its messages are in doubt.
-    pub(crate) fn new(note: SenderNote, note_name: String) -> Self {
+    /// What the note of a channel says, that has it under that name in the store `home`. Its messages are in doubt.
+    pub(crate) fn new(note: SenderNote, note_name: String, home: StoreNumber) -> Self {
         let messages = note.in_doubt.iter().map(|id| Numbered { id: *id, sent_at: None, became: None }).collect();
-        Self { note, note_name, messages, units: VecDeque::new() }
+        Self { note, note_name, home, messages, units: VecDeque::new() }
     }
 
     /// The last number.
@@ -266,18 +268,26 @@ impl Numbers {
 
     /// Writes the note as the numbers are now.
     pub(crate) fn write(&mut self, state: &mut State) -> Result<Ticket, Refusal> {
-        self.note.in_doubt = self.messages.iter().map(|message| message.id).collect();
+        self.note.in_doubt = self.in_doubt();
         let bytes = self.note.encode();
-        state.store.commit(Vec::new(), &[], &[(&self.note_name, Some(&bytes))]).map_err(|error| store_refusal(&error))
+        let notes = [(self.note_name.as_str(), Some(&bytes[..]))];
+        state.store.commit_notes(self.home, &notes).map_err(|error| store_refusal(&error))
+    }
+
+    /// The messages as the note has them: by their numbers in their store, which another member knows under another
+    /// number.
+    fn in_doubt(&self) -> Vec<MessageId> {
+        self.messages.iter().map(|message| MessageId(message.id.number())).collect()
     }
 
     /// Removes messages that have arrived, and moves the base, in one unit of work.
     pub(crate) fn settle(&mut self, state: &mut State, there: &[MessageId], base: u64) -> Result<Ticket, Refusal> {
         // One that is gone (a non-persistent message of before a restart) needs no removal.
         let removals: Vec<MessageId> = there.iter().copied().filter(|id| state.store.find(*id).is_some()).collect();
-        self.note.in_doubt = self.messages.iter().map(|message| message.id).collect();
+        self.note.in_doubt = self.in_doubt();
         let note = SenderNote { base, reset: false, ..self.note.clone() };
-        let commit = state.store.commit(Vec::new(), &removals, &[(&self.note_name, Some(&note.encode()))]);
+        let notes = [(self.note_name.as_str(), Some(&note.encode()[..]))];
+        let commit = state.store.commit_from(self.home, Vec::new(), &removals, &notes);
         let ticket = commit.map_err(|error| store_refusal(&error))?;
         self.note = note;
         Ok(ticket)

@@ -5,7 +5,7 @@ use super::queues::no_transmission_queue;
 use super::{Field, ObjectNoun, Rules, Said, attributes};
 use crate::attributes::{blank, clamped, number_of, number_or, unless_blank};
 use crate::parse::{Setting, Statement, Value};
-use crate::reply::{Cell, Failure};
+use crate::reply::{Cell, Failure, FailureKind};
 use crate::rows::wanted;
 use crate::run::{AdminError, Administered, failure, invalid};
 use crate::table::channel::{COUNT_MAX, LABEL_CHARS_MAX, PING, RESET, RESOLVE, START, STOP};
@@ -307,7 +307,18 @@ static FIELDS: &[Field<ChannelDefinition>] = &[
         |of, value| of.source = unless_blank(&value.text()),
     ),
     Field::shared(&TARGET, |of| blank(of.target.as_deref()), |of, value| of.target = unless_blank(&value.text())),
+    Field::new(
+        QSGROUP,
+        Kind::Name { optional: true },
+        "' '",
+        "The group of shared queues that the channel belongs to: it runs at the member that owns the group, under the \
+         group's name, and its numbers lie in the group's log. XMITQ is a queue of the group then. Each member has the \
+         definition of its own: define it alike. Blank for a channel of this queue manager alone. It can't be altered.",
+        |of| blank(of.group.as_deref()),
+        |of, value| of.group = unless_blank(&value.text()),
+    ),
 ];
+const QSGROUP: &str = "QSGROUP";
 
 static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
 
@@ -484,8 +495,9 @@ impl Rules for ChannelDefinition {
         }
     }
 
-    fn check(&self, _name: &str, _definitions: &Definitions) -> Result<(), Failure> {
+    fn check(&self, _name: &str, definitions: &Definitions) -> Result<(), Failure> {
         let kind = self.kind;
+        in_its_group(self, definitions)?;
         let refused = match (&self.source, &self.target) {
             _ if kind.sends() && self.transmission_queue.is_none() => Refused::Missing { keyword: "XMITQ", kind },
             _ if matches!(kind, ChannelKind::Sender | ChannelKind::Requester) && self.connections.is_empty() => {
@@ -518,6 +530,13 @@ impl Rules for ChannelDefinition {
 
     fn running(name: &str, change: Running<'_, Self>, target: &dyn Administered) -> Result<Option<String>, Failure> {
         let Some(before) = target.definitions().channels.get(name) else { return Ok(None) };
+        if let Running::Defined(channel) | Running::Altered(channel) = change
+            && channel.group != before.group
+        {
+            let message = format!("{name} keeps its numbers where it was defined: QSGROUP can't be altered");
+            let hint = Some(format!("DELETE CHANNEL({name}), then define it"));
+            return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
+        }
         let statuses = target.channel_status(name);
         let active = statuses.iter().map(|status| status.state).find(|state| state.is_active());
         let refused = match (change, active) {
@@ -540,6 +559,24 @@ impl Rules for ChannelDefinition {
         wanted.insert(0, FIELDS[0].attribute());
         wanted
     }
+}
+
+/// A channel's group is known here, and its transmission queue, where that is, lies in the same store.
+fn in_its_group(channel: &ChannelDefinition, definitions: &Definitions) -> Result<(), Failure> {
+    let refused = |reason, message, hint| Failure { kind: FailureKind::Refused, reason: Some(reason), message, hint };
+    if let Some(group) = &channel.group
+        && !definitions.shared_groups.contains_key(group)
+    {
+        let hint = Some(format!("DEFINE QSGROUP({group}) SERVERS('HOST:PORT')"));
+        return Err(refused(2085, format!("shared group {group} does not exist"), hint));
+    }
+    let queue = channel.transmission_queue.as_ref().and_then(|name| definitions.queues.get_key_value(name));
+    let Some((name, queue)) = queue.filter(|(_, queue)| queue.group != channel.group) else { return Ok(()) };
+    let (message, hint) = match &queue.group {
+        Some(group) => (format!("XMITQ({name}) is a queue of group {group}"), format!("write QSGROUP({group})")),
+        None => (format!("XMITQ({name}) is no queue of a group"), "the channel's queue is one of its QSGROUP".into()),
+    };
+    Err(refused(2355, message, Some(hint)))
 }
 
 /// Why a channel of that type can't have that value.

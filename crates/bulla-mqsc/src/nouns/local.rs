@@ -456,13 +456,8 @@ fn can_be_shared(name: &str, queue: &LocalQueue, definitions: &Definitions) -> R
         let hint = Some(format!("DEFINE QSGROUP({group}) SERVERS('HOST:PORT')"));
         return Err(Failure { hint, ..refused(format!("shared group {group} does not exist")) });
     }
-    if queue.usage == Usage::Transmission {
-        return Err(invalid(
-            "a shared queue is no transmission queue: a channel takes messages from its own queue manager's",
-            None,
-        ));
-    }
-    if queue.trigger {
+    // On a transmission queue it starts a channel of the group, and no program.
+    if queue.trigger && queue.usage != Usage::Transmission {
         return Err(invalid(
             "a shared queue does not trigger: the owner would start programs of its own machine",
             None,

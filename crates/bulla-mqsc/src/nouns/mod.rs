@@ -316,7 +316,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(15);
         let mut made = BTreeMap::new();
         let mut now = any_definitions(&mut random, &mut made);
-        for _ in 0..60 {
+        for _ in 0..80 {
             let wanted = any_definitions(&mut random, &mut made);
             let text = wanted.text();
             assert_eq!(Definitions::from_text(&text, Path::new("objects.mqsc")).unwrap(), wanted, "{text}");

@@ -348,6 +348,12 @@ impl Rules for SharedGroup {
 
     fn check_delete(name: &str, definitions: &Definitions) -> Result<(), Failure> {
         let of_it = |queue: &&LocalQueue| queue.group.as_deref() == Some(name);
+        let mut channels = definitions.channels.iter();
+        if let Some((channel, _)) = channels.find(|(_, channel)| channel.group.as_deref() == Some(name)) {
+            let message = format!("channel {channel} belongs to shared group {name}");
+            let hint = Some(format!("DELETE CHANNEL({channel}) first"));
+            return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
+        }
         match definitions.queues.values().filter(of_it).count() {
             0 => Ok(()),
             count => {

@@ -695,8 +695,8 @@ impl Administered for Administrator<'_> {
         if how.inactive && self.state.outbound.channels.of(name).all(|(_, instance)| rests(instance)) {
             return Err(AdminError::ChannelNotActive { name: name.to_owned() });
         }
-        supervisor::stop(self.manager, &mut self.state, name, how.force, how.inactive);
-        self.channel_done(name, Ok(()))?;
+        let done = supervisor::stop(self.manager, &mut self.state, name, how.force, how.inactive);
+        self.channel_done(name, done)?;
         crate::note!("channel {name} is to stop");
         Ok(())
     }

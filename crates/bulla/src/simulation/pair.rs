@@ -628,7 +628,7 @@ impl Pair {
         // One that numbers have stopped is not kept as stopped: only a command is.
         let was_asked = |instance: &Instance| instance.status.stop_requested;
         if !state.outbound.channels.get(&InstanceId::of(TO_LIAR)).is_some_and(was_asked) {
-            supervisor::stop(&manager, state, TO_LIAR, true, false);
+            let _ = supervisor::stop(&manager, state, TO_LIAR, true, false);
         }
     }
 

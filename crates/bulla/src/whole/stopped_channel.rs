@@ -29,13 +29,13 @@ fn a_start_that_is_refused_leaves_the_channel_stopped() {
     };
     // It has a connection still.
     state.outbound.channels.entry(id.clone()).place = Some(Place { dispatcher: 0, peer: usize::MAX, generation: 0 });
-    stop(&manager, state, CHANNEL, false, false);
+    stop(&manager, state, CHANNEL, false, false).unwrap();
     assert_eq!(is_kept_stopped(state), (true, true));
     assert_eq!(start(&manager, state, CHANNEL).unwrap_err().reason, reason::OBJECT_IN_USE);
     assert_eq!(is_kept_stopped(state), (true, true));
     // And when it has none, no other channel may run.
     state.outbound.channels.entry(id.clone()).place = None;
-    stop(&manager, state, CHANNEL, false, false);
+    stop(&manager, state, CHANNEL, false, false).unwrap();
     state.definitions.queue_manager.active_channels_max = 0;
     assert_eq!(start(&manager, state, CHANNEL).unwrap_err().reason, reason::MAX_CONNS_LIMIT_REACHED);
     assert_eq!(is_kept_stopped(state), (true, true));

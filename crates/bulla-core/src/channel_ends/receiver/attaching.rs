@@ -5,6 +5,7 @@ use crate::catalog::names::is_name;
 use crate::catalog::status::{ChannelState, ChannelStatus};
 use crate::catalog::{ChannelDefinition, MESSAGE_BYTES_MAX};
 use crate::channel::ChannelNotice;
+use crate::channel::home;
 use crate::channel::note::{IN_DOUBT_MAX, PROOF_BYTES_MAX, ReceiverNote, receiver_name, receiver_prefix};
 use crate::channel::protocol::{self, ReceiverGreeting, SenderGreeting};
 use crate::channel::refused::Refused;
@@ -26,7 +27,7 @@ use crate::refusals::store_refusal;
 use crate::transport::Protected;
 use bulla_amqp::AttachRequest;
 use bulla_amqp::types::SenderSettleMode;
-use bulla_queue::Ticket;
+use bulla_queue::{StoreNumber, Ticket};
 
 /// Messages that a link has room for, in batches: what is confirmed, on its way, being committed, and spare.
 const CREDIT_BATCHES: u32 = 4;
@@ -68,17 +69,18 @@ pub fn greeted(
     let definition = mapped_channel(peer, local, state, &greeting.channel, definition)?;
     peer.renew_keys(state.definitions.key_reset_bytes(&definition));
     check(greeting, &definition)?;
+    let home = home::of(state, &greeting.channel, &definition)?;
     let place = place(peer, local);
     let proof = proof(peer, &tls.peer_name, &tls.peer_issuer);
     let note_name = receiver_name(&greeting.channel, &greeting.manager);
-    let known = known(state, greeting, &note_name, &proof, place)?;
+    let known = known(state, home, greeting, &note_name, &proof, place)?;
     let own = InstanceId::of(&greeting.channel);
     let requested = state.outbound.channels.get(&own).is_some_and(|instance| instance.place == Some(place));
     // A requester that began has an instance of its own.
     let instance = if requested { own } else { InstanceId::with(&greeting.channel, &greeting.manager) };
     claim(peer, local, state, &instance, place, false)?;
 
-    let (note, ticket) = take_up(state, greeting, &note_name, known, &proof)?;
+    let (note, ticket) = take_up(state, home, greeting, &note_name, known, &proof)?;
     if let Some(old) = state.outbound.channels.take_numbers(&note_name, place) {
         tell_replaced(local, old, &greeting.channel);
     }
@@ -88,7 +90,7 @@ pub fn greeted(
         check_refused(&note, greeting)?;
     }
     let in_reach = note.sequence.checked_sub(greeting.sequence).is_some_and(|ahead| ahead <= greeting.in_doubt.into());
-    let answer = answer(state, &definition, greeting, &note);
+    let answer = answer(local, state, (&definition, home), greeting, &note);
     let numbers = Numbers::new(note, note_name, proof, greeting, takes_refusals);
     let batch_size = greeting.batch_size.min(definition.batch_size);
     let most = greeting.message_bytes_max.min(answer.message_bytes_max);
@@ -98,7 +100,7 @@ pub fn greeted(
         max_message_bytes: most,
         non_persistent_fast: greeting.non_persistent_fast,
         exactly_once: true,
-        ..status(peer, local, state, &definition, tls)
+        ..status(peer, local, &definition, tls)
     };
     begin(state, &instance, place, status);
     let message_bytes_max = most.saturating_add(HEADER_BYTES_MAX);
@@ -108,7 +110,7 @@ pub fn greeted(
         room: room(&definition, batch_size),
         phase,
         numbers: Some(numbers),
-        ..receiving(peer, local, state, attach.session, instance, definition, None)
+        ..receiving(peer, local, attach.session, instance, (definition, home), None)
     };
     add(peer, local, attach.link, receiving);
     let confirmed =
@@ -145,20 +147,21 @@ fn check_refused(note: &ReceiverNote, greeting: &SenderGreeting) -> Result<(), R
 
 /// Where this end stands, as the partner is told.
 fn answer(
+    local: &Local,
     state: &State,
-    definition: &ChannelDefinition,
+    (definition, home): (&ChannelDefinition, StoreNumber),
     greeting: &SenderGreeting,
     note: &ReceiverNote,
 ) -> ReceiverGreeting {
     let of_this_store = belongs(note, greeting);
     ReceiverGreeting {
-        manager: state.definitions.queue_manager.name.clone(),
+        manager: local.manager.channel_manager(definition).to_owned(),
         store: if of_this_store { note.store } else { OTHER_STORE },
         sequence: note.sequence,
         sequence_wrap: definition.sequence_wrap,
         batch_size: definition.batch_size,
         message_bytes_max: message_bytes_max(state, definition),
-        mark: protocol::mark_of(state.store.identity().unwrap_or_default(), &greeting.channel),
+        mark: protocol::mark_of(state.store.identity_of(home).unwrap_or_default(), &greeting.channel),
         refused: if of_this_store { note.refused.clone() } else { Refused::default() },
     }
 }
@@ -182,13 +185,14 @@ pub fn request(
     let source = definition.source.clone().ok_or_else(|| missing("SOURCE"))?;
     let queue = definition.target.clone().ok_or_else(|| missing("TARGET"))?;
     let target = Destination { queue, manager: state.definitions.queue_manager.name.clone() };
+    let home = home::of(state, &id.channel, &definition)?;
     Way::find(state, &target)?;
     let most = message_bytes_max(state, &definition);
     let status = ChannelStatus {
         batch_size: definition.batch_size,
         max_message_bytes: most,
         non_persistent_fast: definition.non_persistent_fast,
-        ..status(peer, local, state, &definition, tls)
+        ..status(peer, local, &definition, tls)
     };
     begin(state, id, place(peer, local), status);
     let request = AttachRequest {
@@ -197,7 +201,7 @@ pub fn request(
         ..AttachRequest::receiver(id.channel.clone(), source)
     };
     let link = peer.front.way_out().ok_or_else(protocol::no_way_out)?.attach(session, request);
-    let receiving = receiving(peer, local, state, session, id.clone(), definition, Some(target));
+    let receiving = receiving(peer, local, session, id.clone(), (definition, home), Some(target));
     add(peer, local, link, receiving);
     running(peer, local, state, link);
     replenish(peer, link);
@@ -221,15 +225,16 @@ pub(in crate::channel_ends) fn proof(peer: &Peer, subject: &str, issuer: &str) -
 /// earlier connection is touched.
 fn known(
     state: &State,
+    home: StoreNumber,
     greeting: &SenderGreeting,
     note_name: &str,
     proof: &str,
     place: Place,
 ) -> Result<Option<ReceiverNote>, Refusal> {
     let SenderGreeting { channel, manager, .. } = greeting;
-    let Some(bytes) = state.store.note(note_name) else {
+    let Some(bytes) = state.store.note_in(home, note_name) else {
         let (mut partners, mut of_this_proof) = (0, 0);
-        for (_, note) in state.store.notes(&receiver_prefix(channel)) {
+        for (_, note) in state.store.notes_in(home, &receiver_prefix(channel)) {
             partners += 1;
             let is_of_it = || ReceiverNote::decode(note).is_some_and(|note| note.proof == proof);
             of_this_proof += usize::from(!proof.is_empty() && is_of_it());
@@ -272,6 +277,7 @@ fn belongs(note: &ReceiverNote, greeting: &SenderGreeting) -> bool {
 /// this end has agreed to it by a RESET CHANNEL of its own, or where it changes nothing.
 fn take_up(
     state: &mut State,
+    home: StoreNumber,
     greeting: &SenderGreeting,
     note_name: &str,
     known: Option<ReceiverNote>,
@@ -288,7 +294,7 @@ fn take_up(
     };
     // Written again as it is, the note comes to lie behind all that was committed with it before.
     let notes = [(note_name, Some(&note.encode()[..]))];
-    let ticket = state.store.commit(Vec::new(), &[], &notes).map_err(|error| store_refusal(&error))?;
+    let ticket = state.store.commit_notes(home, &notes).map_err(|error| store_refusal(&error))?;
     Ok((note, ticket))
 }
 
@@ -319,6 +325,7 @@ pub fn foreign(
         None => (queue, state.definitions.queue_manager.name.as_str()),
     };
     let target = Destination { queue: queue.to_owned(), manager: manager.to_owned() };
+    let home = home::of(state, channel, &definition)?;
     let container = peer.opened.as_ref().map_or("", |said| &said.container);
     let end = container.floor_char_boundary(PARTNER_BYTES_MAX);
     Way::find(state, &target)?;
@@ -339,12 +346,12 @@ pub fn foreign(
         batch_size: definition.batch_size,
         max_message_bytes: message_bytes_max(state, &definition),
         non_persistent_fast: definition.non_persistent_fast,
-        ..status(peer, local, state, &definition, tls)
+        ..status(peer, local, &definition, tls)
     };
     claim(peer, local, state, &instance, place, true)?;
     begin(state, &instance, place, status);
     let most = message_bytes_max(state, &definition);
-    let receiving = receiving(peer, local, state, attach.session, instance, definition, Some(target));
+    let receiving = receiving(peer, local, attach.session, instance, (definition, home), Some(target));
     peer.front.way_out().ok_or_else(protocol::no_way_out)?.accept_channel(attach.link, Vec::new(), most);
     add(peer, local, attach.link, receiving);
     running(peer, local, state, attach.link);
@@ -363,19 +370,21 @@ fn add(peer: &mut Peer, local: &mut Local, link: LinkId, receiving: Receiving) {
 fn receiving(
     peer: &Peer,
     local: &Local,
-    state: &State,
     session: SessionId,
     instance: InstanceId,
-    definition: ChannelDefinition,
+    (definition, home): (ChannelDefinition, StoreNumber),
     target: Option<Destination>,
 ) -> Receiving {
-    let user = definition.user.as_deref().unwrap_or(&state.definitions.queue_manager.name);
+    let user = local.manager.channel_user(&definition);
+    let who = local.device_asker(peer.place.generation);
+    let group = definition.group.clone().map(|group| (group, home));
     Receiving {
         session,
         instance,
         place: place(peer, local),
+        home,
         phase: Phase::Flowing,
-        delivery: Delivery::new(definition.protection, user, target, local.device_asker(peer.place.generation)),
+        delivery: Delivery::new(definition.protection, user, target, group, who),
         numbers: None,
         line: SealingLine::bounded(CREDIT_MAX as usize, LINE_BYTES_MAX),
         confirming: Confirming::default(),
@@ -478,13 +487,7 @@ fn shown(mut text: String) -> String {
 }
 
 /// What is known of an instance when it begins.
-fn status(
-    peer: &mut Peer,
-    local: &Local,
-    state: &State,
-    definition: &ChannelDefinition,
-    tls: Protected,
-) -> ChannelStatus {
+fn status(peer: &mut Peer, local: &Local, definition: &ChannelDefinition, tls: Protected) -> ChannelStatus {
     let opened = peer.opened.as_deref();
     let told = |what: fn(&Introduction) -> &String| shown(opened.map(what).cloned().unwrap_or_default());
     ChannelStatus {
@@ -495,7 +498,7 @@ fn status(
         connection: peer.address_text(),
         local_address: peer.transport.local_address().map(|address| address.to_string()).unwrap_or_default(),
         job: format!("{:08X}.dispatcher-{}", std::process::id(), local.index),
-        user: definition.user.clone().unwrap_or_else(|| state.definitions.queue_manager.name.clone()),
+        user: local.manager.channel_user(definition).to_owned(),
         started_ms: Some(local.wall_ms),
         heartbeat_seconds: u32::try_from(definition.heartbeat.as_secs()).unwrap_or(u32::MAX),
         security_protocol: tls.protocol,

@@ -1,6 +1,7 @@
 //! What came on a link of a channel goes on its queues: in order, numbered messages in units of work with their number.
 
 use crate::adapter::Asker;
+use crate::catalog::system_queues::dead_letter_queue_of;
 use crate::channel::registry::Place;
 use crate::channel::transmission::Destination;
 use crate::dispatcher::local::{Confirmation, Confirmed, Local};
@@ -14,7 +15,7 @@ use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
 use crate::reports;
-use bulla_queue::{Message, MessageId, QueueId, StoreNumber, Ticket};
+use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::policy::SealedAt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,9 +176,9 @@ impl Receiving {
         let note = self.numbers.as_ref().map(|numbers| (numbers.note_name.as_str(), numbers.note(count).encode()));
         let note = note.as_ref().map(|(name, value)| (*name, Some(&value[..])));
         let last = messages.last().map(|(queue, _)| *queue);
-        let first = state.store.newest(StoreNumber::LOCAL).0 + 1;
-        // The number that is reached is noted in the local store.
-        let ticket = match state.store.commit_from(StoreNumber::LOCAL, messages, &[], note.as_slice()) {
+        let first = state.store.newest(self.home).0 + 1;
+        // The number that is reached is noted in the channel's own store.
+        let ticket = match state.store.commit_from(self.home, messages, &[], note.as_slice()) {
             Ok(ticket) => ticket,
             // The journal's trouble, not the message's: there is no other queue for it.
             Err(error) if self.head.tries < self.definition.message_retries => {
@@ -187,7 +188,7 @@ impl Receiving {
             Err(error) => return Step::End(store_refusal(&error)),
         };
         if let Some(queue) = last {
-            state.note_put(queue, state.store.newest(StoreNumber::LOCAL), local.now);
+            state.note_put(queue, state.store.newest(self.home), local.now);
         }
         if let Some(numbers) = &mut self.numbers {
             numbers.committed += count;
@@ -316,7 +317,8 @@ impl Receiving {
         let Some(numbers) = &mut self.numbers else { return Step::End(refusal) };
         let mut note = numbers.note(1);
         note.refused.note(note.sequence, refusal.reason.code);
-        let ticket = match turn.state.store.commit(Vec::new(), &[], &[(&numbers.note_name, Some(&note.encode()))]) {
+        let notes = [(numbers.note_name.as_str(), Some(&note.encode()[..]))];
+        let ticket = match turn.state.store.commit_notes(self.home, &notes) {
             Ok(ticket) => ticket,
             Err(error) => return Step::End(store_refusal(&error)),
         };
@@ -353,7 +355,11 @@ impl Receiving {
         refusal: &Refusal,
     ) -> Result<(), Option<Refusal>> {
         let manager = &state.definitions.queue_manager;
-        let queue = manager.dead_letter_queue.clone().filter(|_| self.definition.use_dead_letter_queue).ok_or(None)?;
+        let dead_letters = match &self.definition.group {
+            Some(group) => Some(dead_letter_queue_of(group)),
+            None => manager.dead_letter_queue.clone(),
+        };
+        let queue = dead_letters.filter(|_| self.definition.use_dead_letter_queue).ok_or(None)?;
         let own = manager.name.clone();
         let way = Way::find(state, &Destination { queue, manager: own.clone() }).map_err(Some)?;
         let asker = self.asker(link, self.line.slot_at(0).ok_or(None)?);

@@ -3,6 +3,7 @@
 use super::fail;
 use crate::catalog::ChannelDefinition;
 use crate::catalog::status::ChannelState;
+use crate::channel::home;
 use crate::channel::note::{self, SenderNote};
 use crate::channel::protocol::{self, ReceiverGreeting, SenderGreeting};
 use crate::channel::registry::{InstanceId, Place};
@@ -18,7 +19,6 @@ use crate::manager::State;
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
 use crate::refusals::stores_mixed;
-use crate::stores::LOCAL_STORE;
 use bulla_amqp::types::SenderSettleMode;
 use bulla_amqp::{AttachRequest, Symbol, Value};
 use bulla_queue::{MessageId, QueueId, StoreNumber};
@@ -42,8 +42,9 @@ pub fn begin(
     session: SessionId,
 ) -> Result<(), Refusal> {
     let channel = &id.channel;
-    let (queue, queue_name) = transmission_queue(local, state, channel, &definition)?;
-    let numbers = Numbers::new(supervisor::read_note(state, channel)?, note::sender_name(channel));
+    let home = home::of(state, channel, &definition)?;
+    let (queue, queue_name) = transmission_queue(local, state, channel, &definition, home)?;
+    let numbers = Numbers::new(supervisor::read_note(state, channel)?, note::sender_name(channel), home);
     let partner = peer.partner();
     let proof = proof_of(peer, state, &id);
     if !partner.is_bulla {
@@ -97,16 +98,17 @@ fn transmission_queue(
     state: &mut State,
     channel: &str,
     definition: &ChannelDefinition,
+    home: StoreNumber,
 ) -> Result<(QueueId, String), Refusal> {
     let name = definition.transmission_queue.clone().unwrap_or_default();
     let queue = state.store.queue(&name).ok_or_else(|| {
         Refusal::new(reason::UNKNOWN_XMIT_Q, format!("{channel}: the transmission queue {name:?} does not exist"))
     })?;
-    if queue.store() != StoreNumber::LOCAL {
-        // Batches are noted in one unit with what becomes of their messages, in the local store.
-        return Err(stores_mixed(format!(
-            "{channel}: the transmission queue {name} is not in the store {LOCAL_STORE}"
-        )));
+    if queue.store() != home {
+        // Batches are noted in one unit with what becomes of their messages.
+        let [its, own] = [queue.store(), home].map(|store| state.store.store_name(store));
+        let detail = format!("{channel} belongs to the store {own}, and the transmission queue {name} to {its}");
+        return Err(stores_mixed(detail));
     }
     if local.channels.senders.contains_key(&queue) || state.use_of(queue).sender.is_some() {
         return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{name}: another channel sends from it")));
@@ -141,11 +143,11 @@ fn greet(
     state: &State,
     session: SessionId,
 ) -> Result<LinkId, Refusal> {
-    let Sending { id: InstanceId { channel, .. }, definition, numbers: Numbers { note, .. }, .. } = sending;
+    let Sending { id: InstanceId { channel, .. }, definition, numbers: Numbers { note, home, .. }, .. } = sending;
     let greeting = SenderGreeting {
         channel: channel.clone(),
-        manager: local.manager.name.clone(),
-        store: state.store.identity().unwrap_or_default(),
+        manager: local.manager.channel_manager(definition).to_owned(),
+        store: state.store.identity_of(*home).unwrap_or_default(),
         sequence: note.base,
         in_doubt: u32::try_from(note.in_doubt.len()).unwrap_or(u32::MAX),
         reset: note.reset,
@@ -243,7 +245,7 @@ fn check(sending: &Sending, state: &State, greeting: &ReceiverGreeting) -> Resul
         return Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, detail));
     }
     same_proof(&sending.id.channel, note, &sending.partner.proof, &greeting.manager)?;
-    let own = state.store.identity().unwrap_or_default();
+    let own = state.store.identity_of(sending.numbers.home).unwrap_or_default();
     let (base, last) = (note.base, sending.numbers.last());
     let ours = greeting.store == own || greeting.store == [0; 16];
     if !ours || !(base..=last).contains(&greeting.sequence) {

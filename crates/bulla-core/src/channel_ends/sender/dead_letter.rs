@@ -10,7 +10,7 @@ use crate::dispatcher::local::Local;
 use crate::dispatcher::returns;
 use crate::dispatcher::sending::Sending;
 use crate::envelope::{self, Label};
-use crate::manager::{ERROR_QUEUE, State, Stays, Stuck};
+use crate::manager::{State, Stays, Stuck};
 use crate::reason::Refusal;
 use bulla_amqp::{Payload, Sections};
 use bulla_queue::{Found, MessageId, QueueId, ReadError};
@@ -44,7 +44,7 @@ impl Sending {
     }
 
     fn bury(&self, found: &Found, refusal: &Refusal, local: &Local, state: &mut State) -> Result<(), String> {
-        let dead_letters = state.definitions.queue_manager.dead_letter_queue.clone();
+        let dead_letters = state.dead_letter_queue_for(self.queue);
         let to =
             dead_letters.filter(|_| self.definition.use_dead_letter_queue).ok_or("there is no dead-letter queue")?;
         let route = state.route(&to).map_err(|refusal| refusal.to_string())?;
@@ -88,12 +88,13 @@ impl Sending {
 
     /// A message whose seal is defective goes to the error queue; where that fails it stays locked and is tried again.
     pub(super) fn quarantine(&mut self, found: &Found, refusal: &Refusal, local: &Local, state: &mut State) {
+        let errors = state.error_queue_for(self.queue).into_owned();
         self.note(Deed::Quarantined, &Cost::default(), local);
         crate::warning!(
             channel = self.id.channel,
             reason = refusal.reason.code,
             cause = refusal.cause,
-            "channel {}: a message goes to {ERROR_QUEUE}: {refusal}",
+            "channel {}: a message goes to {errors}: {refusal}",
             self.id.channel
         );
         let read = state.store.body(found.id);
@@ -105,12 +106,12 @@ impl Sending {
         local.manager.told.audit.quarantined(&self.queue_name, number, id, cause, &refusal.detail);
         let moved = body.and_then(|body| {
             let stored = envelope::payload_of(&body);
-            let route = state.route(ERROR_QUEUE).map_err(|refusal| refusal.to_string())?;
+            let route = state.route(&errors).map_err(|refusal| refusal.to_string())?;
             self.move_to(route.queue, found, &stored, refusal, local, state)
         });
         if let Err(why) = moved {
             let label = Label::undelivered(refusal, &self.queue_name, &local.manager.name, local.wall_ms);
-            let stuck = Stuck { id: found.id, what: Stays::Move { to: ERROR_QUEUE.into(), label } };
+            let stuck = Stuck { id: found.id, what: Stays::Move { to: errors, label } };
             match is_away {
                 true => state.unfinished.messages.push_back(stuck),
                 false => returns::stay(&self.queue_name, state, stuck, &why),

@@ -15,9 +15,10 @@ use crate::envelope::{Arrival, Defaults, chunks_of, payload_of};
 use crate::manager::{Route, State, not_resolved};
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
+use crate::refusals::stores_mixed;
 use crate::rights::no_identity_right;
 use bulla_amqp::{Payload, Sections};
-use bulla_queue::{Keys, Message, User};
+use bulla_queue::{Keys, Message, StoreNumber, User};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
 use bytes::Bytes;
@@ -41,7 +42,12 @@ impl Way {
     pub fn find(state: &State, to: &Destination) -> Result<Self, Refusal> {
         let own = &state.definitions.queue_manager.name;
         let here = |route: Route| {
-            let destination = Destination { queue: route.queue_name.clone(), manager: own.clone() };
+            // A shared queue's messages are bound to its group.
+            let manager = match route.queue.store() {
+                StoreNumber::LOCAL => own.clone(),
+                group => state.store.store_name(group).to_owned(),
+            };
+            let destination = Destination { queue: route.queue_name.clone(), manager };
             Self { route, destination, any_user: true }
         };
         // A dynamic queue is in no definition; replies go to it.
@@ -77,6 +83,8 @@ pub struct Delivery {
     user: User,
     /// Where messages go that do not say where to; a partner that is not ours says nothing.
     target: Option<Destination>,
+    /// The group that the channel belongs to, and its store: what comes goes on queues of that alone.
+    group: Option<(String, StoreNumber)>,
     ways: HashMap<Destination, Arc<Way>>,
     /// The last transmission header and where it led: most messages go where the one before went.
     last: Option<(Bytes, Arc<Way>)>,
@@ -100,11 +108,18 @@ pub struct Prepared {
 }
 
 impl Delivery {
-    /// A channel's deliveries as SPLPROT says, by the rights of `user`; all to `target` where there is one.
-    pub fn new(protection: Protection, user: &str, target: Option<Destination>, who: bulla_device::Asker) -> Self {
+    /// A channel's deliveries as SPLPROT says, by the rights of `user`; all to `target` where there is one. A channel of
+    /// a group puts on queues of its store.
+    pub fn new(
+        protection: Protection,
+        user: &str,
+        target: Option<Destination>,
+        group: Option<(String, StoreNumber)>,
+        who: bulla_device::Asker,
+    ) -> Self {
         let (ways, sealings) = (HashMap::default(), Sealings::default());
         let meters = ProtectionMeters::default();
-        Self { protection, user: user.into(), target, ways, last: None, sealings, stand_in: None, who, meters }
+        Self { protection, user: user.into(), target, group, ways, last: None, sealings, stand_in: None, who, meters }
     }
 
     /// Whether messages are sealed here as their queues' policies say: SPLPROT(ASPOLICY).
@@ -173,7 +188,8 @@ impl Delivery {
     /// The policy that encrypts what goes to a destination, where this channel seals: what is for it comes to no disk
     /// in clear. `way` is the way there, where one was found.
     pub fn secrecy(&self, state: &State, to: &Destination, way: Option<&Way>) -> Option<Arc<Policy>> {
-        let found = || match Way::find(state, to) {
+        let to = self.here(state, to.clone());
+        let found = || match Way::find(state, &to) {
             Ok(way) => way.route.policy,
             Err(_) => state.definitions.policies.get(&to.queue).cloned(),
         };
@@ -192,12 +208,20 @@ impl Delivery {
         let to = arrival.destination().or_else(|| self.target.clone()).ok_or_else(|| {
             Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the message has no transmission header that says where to")
         })?;
+        let to = self.here(state, to);
         let way = match self.ways.get(&to).filter(|way| way.route.generation == state.generations.definitions) {
             Some(way) => way.clone(),
             None => {
                 let rights = state.check(Who::channel(self.user.as_str()), Right::Put, &to.to_string())?;
                 let any_user = rights.has(Right::SetIdentity);
                 let way = Arc::new(Way { any_user, ..Way::find(state, &to)? });
+                if let Some((group, store)) = &self.group
+                    && way.route.queue.store() != *store
+                {
+                    // The number is noted where the message lies, or it would not be there once after a takeover.
+                    let queue = &way.route.queue_name;
+                    return Err(stores_mixed(format!("{to}: {queue} is no queue of {group}, as its channel is")));
+                }
                 if self.ways.len() >= WAYS_MAX {
                     self.ways.clear();
                 }
@@ -207,6 +231,16 @@ impl Delivery {
         };
         self.last = Some((header, way.clone()));
         Ok(way)
+    }
+
+    /// A partner knows the group, and not which queue manager owns it: `QUEUE@GROUP` is a queue here.
+    fn here(&self, state: &State, to: Destination) -> Destination {
+        match &self.group {
+            Some((group, _)) if to.manager == *group => {
+                Destination { manager: state.definitions.queue_manager.name.clone(), ..to }
+            }
+            _ => to,
+        }
     }
 
     fn treat(

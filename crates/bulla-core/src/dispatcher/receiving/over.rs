@@ -42,7 +42,10 @@ pub fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Local, sta
     let Some(instance) = state.outbound.channels.get_mut(&receiving.instance) else { return };
     instance.ended(reason.as_ref());
     let inactive = instance.status.state == ChannelState::Inactive;
-    let has_numbers = receiving.numbers.as_ref().is_some_and(|numbers| state.store.note(&numbers.note_name).is_some());
+    let has_numbers = receiving
+        .numbers
+        .as_ref()
+        .is_some_and(|numbers| state.store.note_in(receiving.home, &numbers.note_name).is_some());
     let tells_why = ended_here && state.outbound.channels.of(channel).count() <= PARTNERS_MAX;
     if inactive && !has_numbers && !tells_why && !partner.is_empty() {
         // Partners have whatever names they like: one that is gone and left nothing is not kept.

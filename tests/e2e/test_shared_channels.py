@@ -1,0 +1,218 @@
+"""Channels of shared groups: they run at the owner, under the group's name, and each message arrives once over a takeover."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from proton import Message
+
+from channels import RETRY, dead_letters, freeze, status, wait_for_status
+from manager import label, wait_until
+from proton_driver import Refused
+from proxy import BACK, Proxy
+from test_shared_groups import engine, member, wait_for_state  # noqa: F401 (a fixture)
+
+# Messages that a client has put and not heard of.
+WINDOW = 50
+BODY = bytes(300)
+
+
+class Load:
+    """Puts numbered messages at whichever queue manager takes them. One of which nothing was heard is not put again."""
+
+    def __init__(self, managers, queue):
+        self.managers, self.queue = managers, queue
+        self.next, self.tried, self.confirmed = 0, [], set()
+        self.ends = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while not self.ends.is_set():
+            for manager in self.managers:
+                try:
+                    self.put_at(manager)
+                except Exception:
+                    # It is dead, or not the owner.
+                    self.ends.wait(0.05)
+
+    def put_at(self, manager):
+        with manager.connect() as client:
+            sender = client.sender(self.queue)
+            while not self.ends.is_set():
+                under_way = {}
+                try:
+                    for _ in range(WINDOW):
+                        number, self.next = self.next, self.next + 1
+                        self.tried.append(number)
+                        under_way[number] = sender.link.send(Message(id=number, body=BODY, inferred=True, durable=True))
+                    client.connection.wait(
+                        lambda: all(delivery.remote_state for delivery in under_way.values()), timeout=20, msg="puts"
+                    )
+                finally:
+                    accepted = [number for number, delivery in under_way.items() if delivery.remote_state == 0x24]
+                    self.confirmed.update(accepted)
+                if len(accepted) < WINDOW:
+                    return
+
+    def go_on(self, count):
+        """Waits until so many more are confirmed."""
+        until = len(self.confirmed) + count
+        wait_until(lambda: len(self.confirmed) >= until, f"{count} more messages are confirmed")
+
+    def end(self):
+        self.ends.set()
+        self.thread.join()
+
+
+def check(load, arrived):
+    """Each message that was confirmed is there, and none is there twice."""
+    assert len(arrived) == len(set(arrived)), "a message has arrived twice"
+    missing = load.confirmed - set(arrived)
+    assert not missing, f"{len(missing)} of {len(load.confirmed)} confirmed messages are missing: {sorted(missing)[:5]}"
+    assert set(arrived) <= set(load.tried)
+    print(f"{len(load.confirmed)} messages were confirmed of {len(load.tried)}, {len(arrived)} have arrived, each once")
+
+
+def taken(manager, queue):
+    with manager.connect() as client:
+        return [message.id for message in client.get_all(queue, credit=100_000)]
+
+
+def two_members(managers, engine, group):
+    made = []
+    for name, state in (("QM1", "OWNER"), ("QM2", "STANDBY")):
+        made.append(member(managers, engine, name, group))
+        wait_for_state(made[-1], group, state)
+    return made
+
+
+def disturbed(members, group, load, count):
+    """Under load: the owner is killed, the next one is killed, and the one after that is stopped and goes on."""
+    first, second = members
+    load.go_on(count)
+    first.kill()
+    wait_for_state(second, group, "OWNER")
+    load.go_on(count)
+    first.start()
+    wait_for_state(first, group, "STANDBY")
+    second.kill()
+    wait_for_state(first, group, "OWNER")
+    load.go_on(count)
+    second.start()
+    wait_for_state(second, group, "STANDBY")
+    freeze(first)
+    wait_for_state(second, group, "OWNER")
+    os.kill(first.process.pid, signal.SIGCONT)
+    load.go_on(count)
+    wait_for_state(first, group, "STANDBY")
+
+
+def test_a_channel_sends_each_message_once_while_owners_are_killed(managers, engine):
+    first, second = two_members(managers, engine, "SENDING")
+    partner = managers("QM3", name="QM3")
+    partner.mqsc("DEFINE QLOCAL(ARRIVED) MAXDEPTH(1000000)\nDEFINE CHANNEL(SENDING.QM3) CHLTYPE(RCVR)")
+    first.mqsc("DEFINE QLOCAL(TO.QM3) QSGROUP(SENDING) USAGE(XMITQ) MAXDEPTH(1000000)")
+    for qm in (first, second):
+        qm.mqsc(
+            "DEFINE QREMOTE(AT.QM3) RNAME(ARRIVED) RQMNAME(QM3) XMITQ(TO.QM3)\n"
+            f"DEFINE CHANNEL(SENDING.QM3) CHLTYPE(SDR) CONNAME('127.0.0.1({partner.ports['amqp']})') XMITQ(TO.QM3) "
+            f"QSGROUP(SENDING) {RETRY}"
+        )
+    # The next owners start what this one has started.
+    first.mqsc("START CHANNEL(SENDING.QM3)")
+    load = Load((first, second), "AT.QM3")
+    disturbed((first, second), "SENDING", load, 2_000)
+    load.end()
+    wait_until(lambda: second.depth("TO.QM3") == 0, "all is sent")
+    assert status(second, "SENDING.QM3")["STATUS"] == "RUNNING"
+    assert status(first, "SENDING.QM3")["STATUS"] == "INACTIVE"
+    assert status(partner, "SENDING.QM3")["RQMNAME"] == "SENDING"
+    check(load, taken(partner, "ARRIVED"))
+
+
+def test_what_was_in_doubt_at_the_owner_that_died_is_settled_by_the_next_one(managers, engine):
+    first, second = two_members(managers, engine, "DOUBTING")
+    partner = managers("QM3", name="QM3")
+    partner.mqsc("DEFINE QLOCAL(ARRIVED)\nDEFINE CHANNEL(DOUBTING.QM3) CHLTYPE(RCVR)")
+    proxy = Proxy(lambda: partner.ports["amqp"])
+    first.mqsc("DEFINE QLOCAL(TO.QM3) QSGROUP(DOUBTING) USAGE(XMITQ) TRIGGER")
+    for qm in (first, second):
+        qm.mqsc(
+            "DEFINE QREMOTE(AT.QM3) RNAME(ARRIVED) RQMNAME(QM3) XMITQ(TO.QM3)\n"
+            f"DEFINE CHANNEL(DOUBTING.QM3) CHLTYPE(SDR) CONNAME('127.0.0.1({proxy.port})') XMITQ(TO.QM3) "
+            f"QSGROUP(DOUBTING) {RETRY}"
+        )
+
+    def put(numbers):
+        with first.connect() as client:
+            sender = client.sender("AT.QM3")
+            for number in numbers:
+                client.put("AT.QM3", Message(id=number, body=BODY, durable=True), sender)
+
+    put(range(10))
+    wait_until(lambda: first.depth("TO.QM3") == 0, "the channel runs")
+    # They arrive, and the owner does not hear of it.
+    proxy.hold(BACK)
+    put(range(10, 60))
+    partner.wait_for_depth("ARRIVED", 60)
+    assert first.depth("TO.QM3") == 50 and status(first, "DOUBTING.QM3")["INDOUBT"] == "YES"
+    first.kill()
+    proxy.release(BACK)
+    wait_for_state(second, "DOUBTING", "OWNER")
+    wait_until(lambda: second.depth("TO.QM3") == 0, "what has arrived is removed")
+    wait_for_status(second, "DOUBTING.QM3", "RUNNING")
+    first.start()
+    wait_for_state(first, "DOUBTING", "STANDBY")
+    # Who puts by a name that leads to the group's transmission queue is sent to the owner.
+    with first.connect() as client, pytest.raises(Refused) as sent:
+        client.sender("AT.QM3")
+    assert (sent.value.condition, sent.value.reason) == ("amqp:link:redirect", 2345), sent.value
+    assert sent.value.info["port"] == second.ports["amqp"] and sent.value.info["address"] == "AT.QM3"
+    # What is said of it is said at the owner, and holds for the group.
+    for command in ("START", "STOP", "RESET", "RESOLVE"):
+        answer = first.mqsc(f"{command} CHANNEL(DOUBTING.QM3)" + " ACTION(BACKOUT)" * (command == "RESOLVE"), code=None)
+        assert "2345" in answer and "group DOUBTING, which QM2 owns" in answer, answer
+    second.mqsc("STOP CHANNEL(DOUBTING.QM3)")
+    wait_for_status(second, "DOUBTING.QM3", "STOPPED")
+    first.mqsc("RESET QSGROUP(DOUBTING) TAKEOVER")
+    wait_for_state(first, "DOUBTING", "OWNER")
+    put(range(60, 70))
+    assert first.depth("TO.QM3") == 10 and status(first, "DOUBTING.QM3")["STATUS"] == "STOPPED"
+    first.mqsc("START CHANNEL(DOUBTING.QM3)")
+    wait_until(lambda: first.depth("TO.QM3") == 0, "the rest is sent")
+    assert taken(partner, "ARRIVED") == list(range(70))
+    proxy.close()
+
+
+def test_a_channel_receives_each_message_once_while_owners_are_killed(managers, engine):
+    first, second = two_members(managers, engine, "RECEIVING")
+    partner = managers("QM3", name="QM3")
+    first.mqsc("DEFINE QLOCAL(ARRIVED) QSGROUP(RECEIVING) MAXDEPTH(1000000)")
+    for qm in (first, second):
+        qm.mqsc("DEFINE CHANNEL(QM3.RECEIVING) CHLTYPE(RCVR) QSGROUP(RECEIVING) MRRTY(0)\nDEFINE QLOCAL(OWN.Q)")
+    members = ",".join(f"127.0.0.1({qm.ports['amqp']})" for qm in (first, second))
+    partner.mqsc(
+        f"""
+        DEFINE QLOCAL(TO.GROUP) USAGE(XMITQ) MAXDEPTH(1000000)
+        DEFINE QREMOTE(SHARED) RNAME(ARRIVED) RQMNAME(RECEIVING) XMITQ(TO.GROUP)
+        DEFINE QREMOTE(NOT.SHARED) RNAME(OWN.Q) RQMNAME(RECEIVING) XMITQ(TO.GROUP)
+        DEFINE CHANNEL(QM3.RECEIVING) CHLTYPE(SDR) CONNAME('{members}') XMITQ(TO.GROUP) {RETRY}
+        START CHANNEL(QM3.RECEIVING)
+        """
+    )
+    load = Load((partner,), "SHARED")
+    disturbed((first, second), "RECEIVING", load, 2_000)
+    load.end()
+    wait_until(lambda: partner.depth("TO.GROUP") == 0, "all is sent")
+    assert status(partner, "QM3.RECEIVING")["RQMNAME"] == "RECEIVING"
+    check(load, taken(second, "ARRIVED"))
+    # A queue of the owner alone is none of the group's: the next owner would not have the message.
+    with partner.connect() as client:
+        client.put("NOT.SHARED", Message(body="lost", durable=True))
+    wait_until(lambda: second.depth("SYSTEM.DEAD.RECEIVING") == 1, "it is on the group's dead-letter queue")
+    (dead,) = dead_letters(second, "SYSTEM.DEAD.RECEIVING")
+    assert (label(dead)["queue"], label(dead)["reason"], label(dead)["cause"]) == ("OWN.Q", 2355, "stores")
+    assert second.depth("OWN.Q") == 0
