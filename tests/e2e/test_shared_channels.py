@@ -216,3 +216,78 @@ def test_a_channel_receives_each_message_once_while_owners_are_killed(managers, 
     (dead,) = dead_letters(second, "SYSTEM.DEAD.RECEIVING")
     assert (label(dead)["queue"], label(dead)["reason"], label(dead)["cause"]) == ("OWN.Q", 2355, "stores")
     assert second.depth("OWN.Q") == 0
+
+
+def test_members_prove_by_certificates_of_their_own_that_they_are_one_partner(managers, engine, authority):
+    first, second = two_members(managers, engine, "PROVING")
+    partner = managers("QM3", name="QM3")
+    for qm in (first, second, partner):
+        identity = authority.issue(qm.name)
+        (qm.data / "tls/own.pem").write_bytes(identity.pem)
+        (qm.data / "tls/own.key").write_bytes(identity.key.read_bytes())
+        for authorities in ("clients", "partners"):
+            (qm.data / f"tls/{authorities}.pem").write_bytes(authority.pem)
+    tls = "SSLCIPH(TLS_AES_256_GCM_SHA384) CERTLABL('own')"
+    first.mqsc("DEFINE QLOCAL(TO.QM3) QSGROUP(PROVING) USAGE(XMITQ)\nDEFINE QLOCAL(HERE) QSGROUP(PROVING)")
+    for qm in (first, second):
+        qm.mqsc(
+            f"""
+            DEFINE QREMOTE(AT.QM3) RNAME(THERE) RQMNAME(QM3) XMITQ(TO.QM3)
+            DEFINE CHANNEL(OUT) CHLTYPE(SDR) CONNAME('localhost({partner.ports["amqps"]})') XMITQ(TO.QM3) {tls} {RETRY} +
+                   QSGROUP(PROVING) SSLPEER('CN=QM3,O=Demo')
+            DEFINE CHANNEL(IN) CHLTYPE(RCVR) {tls} QSGROUP(PROVING)
+            """
+        )
+    members = ",".join(f"localhost({qm.ports['amqps']})" for qm in (first, second))
+    partner.mqsc(
+        f"""
+        DEFINE QLOCAL(THERE)
+        DEFINE QLOCAL(TO.GROUP) USAGE(XMITQ)
+        DEFINE QREMOTE(AT.GROUP) RNAME(HERE) RQMNAME(PROVING) XMITQ(TO.GROUP)
+        DEFINE CHANNEL(OUT) CHLTYPE(RCVR) {tls}
+        DEFINE CHANNEL(IN) CHLTYPE(SDR) CONNAME('{members}') XMITQ(TO.GROUP) {tls} {RETRY} SSLPEER('CN=QM*,O=Demo')
+        START CHANNEL(IN)
+        """
+    )
+    first.mqsc("START CHANNEL(OUT)")
+
+    def put(owner, body):
+        put_at(owner, "AT.QM3", body)
+        put_at(partner, "AT.GROUP", body)
+
+    def put_at(qm, queue, body):
+        with qm.connect() as client:
+            client.put(queue, Message(body=body, durable=True))
+
+    def arrived(owner, count):
+        try:
+            wait_until(lambda: (partner.depth("THERE"), owner.depth("HERE")) == (count, count), f"{count} have arrived")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {status(owner, 'OUT')}, {status(partner, 'IN')}") from None
+
+    put(first, "one")
+    arrived(first, 1)
+    second.mqsc("RESET QSGROUP(PROVING) TAKEOVER")
+    wait_for_state(second, "PROVING", "OWNER")
+    put(second, "two")
+    # Who has the name alone is not believed, at either end.
+    partner.says("it proved itself by certificate CN=QM1,O=Demo of")
+    partner.says("its partner PROVING proved itself by certificate CN=QM1,O=Demo of")
+    wait_until(lambda: "2539" in status(second, "OUT")["REASON"], "it is refused")
+    assert (partner.depth("THERE"), second.depth("HERE")) == (1, 1)
+    for listed, count in (("CN=QM1,O=Demo; CN=QM9,O=Demo", 1), ("CN=QM1,O=Demo; CN=QM2,O=Demo", 2)):
+        partner.mqsc(
+            f"""
+            STOP CHANNEL(IN) MODE(FORCE)
+            ALTER CHANNEL(OUT) SAMEPEER('{listed}')
+            ALTER CHANNEL(IN) SAMEPEER('{listed}')
+            """
+        )
+        wait_for_status(partner, "IN", "STOPPED")
+        partner.mqsc("START CHANNEL(IN)")
+        wait_until(lambda: status(partner, "IN")["STATUS"] == ("RUNNING" if count == 2 else "RETRYING"), listed)
+        arrived(second, count)
+    first.mqsc("RESET QSGROUP(PROVING) TAKEOVER")
+    wait_for_state(first, "PROVING", "OWNER")
+    put(first, "three")
+    arrived(first, 3)

@@ -46,6 +46,8 @@ pub struct Stores {
     keys_of: Option<fn(&Chunks) -> Keys>,
     /// From each store to each other one.
     ways: Vec<Way>,
+    /// Where messages wait in further stores for others, those of other queue managers included.
+    waiting_places: Vec<QueueId>,
     /// Whether a message asks to be told what becomes of it.
     asks: Asks,
     /// The wall clock as it was read last, in milliseconds since 1970.
@@ -54,7 +56,16 @@ pub struct Stores {
 
 impl From<Store> for Stores {
     fn from(local: Store) -> Self {
-        Self { local, further: Vec::new(), failed: Vec::new(), keys_of: None, ways: Vec::new(), asks: None, wall_ms: 0 }
+        Self {
+            local,
+            further: Vec::new(),
+            failed: Vec::new(),
+            keys_of: None,
+            ways: Vec::new(),
+            waiting_places: Vec::new(),
+            asks: None,
+            wall_ms: 0,
+        }
     }
 }
 
@@ -120,6 +131,9 @@ impl Stores {
             self.leave(number);
             StoresError::Journal { error }
         })?;
+        let places = self.of(number).queues().filter(|(_, name)| handover::is_way(name)).map(|(queue, _)| queue);
+        let places: Vec<QueueId> = places.collect();
+        self.waiting_places.extend(places);
         Ok(number)
     }
 
@@ -128,6 +142,7 @@ impl Stores {
     pub fn leave(&mut self, number: StoreNumber) -> Option<NamedStore> {
         let left = self.further.get_mut(number.place().checked_sub(1)?)?.take();
         self.ways.retain(|way| way.ends().0 != number && way.ends().1 != number);
+        self.waiting_places.retain(|queue| queue.store() != number);
         self.failed.retain(|(failed, _)| *failed != number);
         left
     }
@@ -143,6 +158,13 @@ impl Stores {
         let depth = |way: &Way| self.status(way.queue).map_or(0, |status| status.depth as usize);
         let notes = self.all().map(|store| store.notes(handover::NOTE_PREFIX).count());
         self.ways.iter().map(depth).chain(notes).sum()
+    }
+
+    /// Messages of a further store that wait for queues of other ones: of this queue manager's, or another one's that has
+    /// owned it before.
+    pub fn waiting_for_others(&self, number: StoreNumber) -> u64 {
+        let places = self.waiting_places.iter().filter(|queue| queue.store() == number);
+        places.filter_map(|queue| self.status(*queue)).map(|status| u64::from(status.depth)).sum()
     }
 
     /// Two stores at once.

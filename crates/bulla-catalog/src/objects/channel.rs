@@ -137,6 +137,8 @@ pub struct ChannelDefinition {
     pub target: Option<String>,
     /// QSGROUP: the group of shared queues that it belongs to; none for this queue manager's own.
     pub group: Option<String>,
+    /// SAMEPEER: subjects of certificates that are one partner's, the members of a group; canonical.
+    pub same_peers: Vec<String>,
 }
 
 impl ChannelDefinition {
@@ -175,6 +177,7 @@ impl ChannelDefinition {
             source: None,
             target: None,
             group: None,
+            same_peers: Vec::new(),
         }
     }
 }

@@ -47,6 +47,7 @@ macro_rules! sorts {
 
         /// An object as it is defined.
         #[derive(Clone, Debug, PartialEq)]
+        #[allow(clippy::large_enum_variant, reason = "a change has one, and is not kept")]
         pub enum Object {
             $($(#[$doc])* $sort($type),)*
             $($(#[$in_doc])* $in($in_type),)*

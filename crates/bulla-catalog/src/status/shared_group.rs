@@ -48,6 +48,8 @@ pub struct GroupStatus {
     pub waiting_bytes: u64,
     /// Messages on the group's queues, as far as the log was read here.
     pub messages: u64,
+    /// At the owner, messages that wait for queues of a queue manager's own.
+    pub crossing: u64,
     /// At the owner, bytes of the log that are not let go yet.
     pub log_bytes: u64,
     /// What a confirmation survives: PROCESS, POWER, MINORITYPOWER or UNKNOWN.

@@ -436,6 +436,7 @@ pub fn tick(moment: &Moment<'_>, state: &mut State) {
         .channels
         .all()
         .filter(|(_, instance)| !instance.is_active() && matches!(instance.wanted, Wanted::At(at) if at <= moment.now))
+        .filter(|(id, _)| is_surely_here(state, &id.channel))
         .map(|(id, _)| id.clone())
         .collect();
     for id in due {
@@ -450,6 +451,16 @@ pub fn tick(moment: &Moment<'_>, state: &mut State) {
         if state.store.status(queue).is_some_and(|status| status.available > 0) {
             trigger(moment.manager, state, queue);
         }
+    }
+}
+
+/// Whether no other member runs a channel by now: an owner that has slept would take its partner from the next one.
+fn is_surely_here(state: &State, channel: &str) -> bool {
+    let definition = state.definitions.channels.get(channel);
+    match definition.map(|definition| home::of(state, channel, definition)) {
+        None | Some(Ok(StoreNumber::LOCAL)) => true,
+        Some(Ok(group)) => state.store.log_status(group).is_some_and(|log| log.is_surely_owned),
+        Some(Err(_)) => false,
     }
 }
 

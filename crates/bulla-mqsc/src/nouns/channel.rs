@@ -15,6 +15,7 @@ use bulla_catalog::{
     CHANNEL_NAME_CHARS_MAX, CHANNELS_MAX, ChannelDefinition, ChannelKind, Definitions, MESSAGE_BYTES_MAX, Protection,
     Sort, cipher_spec, names,
 };
+use bulla_seal::Dn;
 use std::fmt::{self, Display};
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,8 @@ const SEQUENCE_WRAP_MIN: u64 = 100;
 const CONNECTION_CHARS_MAX: usize = 264;
 /// Longest SSLPEER in characters, as MQ has it.
 const PEER_CHARS_MAX: usize = 1024;
+/// Longest SAMEPEER in characters.
+const SAME_PEERS_CHARS_MAX: usize = 4_096;
 /// Longest SOURCE of a requester in characters.
 const SOURCE_CHARS_MAX: usize = 256;
 
@@ -317,6 +320,16 @@ static FIELDS: &[Field<ChannelDefinition>] = &[
         |of| blank(of.group.as_deref()),
         |of, value| of.group = unless_blank(&value.text()),
     ),
+    Field::new(
+        "SAMEPEER",
+        Kind::Text { chars_max: SAME_PEERS_CHARS_MAX },
+        "' '",
+        "Subjects of certificates that are one partner: the members of a group of shared queues, with a ; between them, \
+         as in 'CN=QM1,O=Demo; CN=QM2,O=Demo'. Where the partner has proved itself by one of them, another one goes on \
+         whose certificate is of the same issuer; any other is refused with 2539. Blank for none.",
+        |of| Cell::Text(of.same_peers.join("; ")),
+        |of, value| of.same_peers = subjects(&value.text()).unwrap_or_default(),
+    ),
 ];
 const QSGROUP: &str = "QSGROUP";
 
@@ -482,6 +495,9 @@ impl Rules for ChannelDefinition {
     }
 
     fn check_setting(&self, setting: &Setting) -> Result<(), Failure> {
+        if setting.attribute.keyword == "SAMEPEER" {
+            return subjects(&setting.value.text()).map(drop);
+        }
         refuse(self.kind, setting.attribute, &setting.value).map_or(Ok(()), |refused| Err(refused.into()))
     }
 
@@ -605,6 +621,40 @@ fn refuse(kind: ChannelKind, attribute: &Attribute, value: &Value) -> Option<Ref
     }
 }
 
+/// The subjects of SAMEPEER, each as that of a certificate is written. No name has a `;` that is not escaped (RFC 4514).
+fn subjects(text: &str) -> Result<Vec<String>, Failure> {
+    let mut names = vec![String::new()];
+    let mut is_escaped = false;
+    for letter in text.chars() {
+        match names.last_mut() {
+            Some(name) if is_escaped || letter != ';' => name.push(letter),
+            _ => names.push(String::new()),
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    let canonical = |name: &String| {
+        let name = name.trim();
+        let refused =
+            |why: &dyn Display| invalid(format_args!("SAMEPEER: '{name}' is not a distinguished name: {why}"), None);
+        let canonical = name.parse::<Dn>().map_err(|error| refused(&error))?.to_string();
+        match canonical.chars().any(char::is_control) {
+            true => Err(refused(&"it holds control characters")),
+            false => Ok(canonical),
+        }
+    };
+    let names: Vec<String> = match text.trim().is_empty() {
+        true => Vec::new(),
+        false => names.iter().map(canonical).collect::<Result<_, _>>()?,
+    };
+    // They are kept as they are shown, and must be read back.
+    match names.join("; ").chars().count() {
+        chars if chars > SAME_PEERS_CHARS_MAX => {
+            Err(invalid(format_args!("SAMEPEER: written out it has {chars} characters"), None))
+        }
+        _ => Ok(names),
+    }
+}
+
 /// What SPLPROT says.
 fn protection(word: &str) -> Protection {
     let known = [Protection::Remove, Protection::AsPolicy].into_iter().find(|known| known.word() == word);
@@ -717,6 +767,24 @@ fn addresses(text: &str, port: u16) -> Result<Vec<String>, Refused> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn subjects_are_kept_as_certificates_have_them_and_read_back() {
+        for (typed, kept) in [
+            ("", vec![]),
+            ("  ", vec![]),
+            ("CN=QM1,O=Demo", vec!["CN=QM1,O=Demo"]),
+            ("CN=QM1, O=Demo;CN=QM2,O=Demo", vec!["CN=QM1,O=Demo", "CN=QM2,O=Demo"]),
+            (r"CN=a\;b,O=Demo; CN=c\\", vec![r"CN=a\;b,O=Demo", r"CN=c\\"]),
+        ] {
+            let names = subjects(typed).unwrap_or_else(|failure| panic!("{typed}: {}", failure.message));
+            assert_eq!(names, kept, "{typed}");
+            assert_eq!(subjects(&names.join("; ")).ok(), Some(names), "{typed}");
+        }
+        for typed in [";", "CN=QM1;", "QM1", "CN=a;;CN=b"] {
+            assert!(subjects(typed).is_err(), "{typed}");
+        }
+    }
 
     #[test]
     fn an_address_is_written_as_mq_does_and_kept_as_one_connects() {

@@ -574,8 +574,15 @@ impl Rules for LocalQueue {
         Err(Failure { hint, ..failure(&error) })
     }
 
-    /// Why a queue with TRIGGER will start nothing yet.
+    /// Why a queue with TRIGGER will start nothing yet, or messages of a shared queue will not stay with its group.
     fn forewarnings(&self, _name: &str, definitions: &Definitions) -> Vec<String> {
+        let backout = self.backout_queue.as_ref().filter(|_| self.group.is_some());
+        if let Some(backout) = backout
+            && definitions.queues.get(backout).is_some_and(|queue| queue.group != self.group)
+        {
+            let why = "what goes there stays behind when another member owns the group";
+            return vec![format!("BOQNAME({backout}) is no queue of the group: {why}")];
+        }
         if !self.trigger || self.usage == Usage::Transmission {
             return Vec::new();
         }

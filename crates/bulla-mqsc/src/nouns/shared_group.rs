@@ -286,6 +286,12 @@ static WAITING_BYTES: Attribute = shown(
 );
 static MESSAGES: Attribute =
     shown(Key::Own("MSGS"), "MSGS", "Messages on the group's queues, as far as the log was read here.");
+static CROSSING: Attribute = shown(
+    Key::Own("CROSSING"),
+    "CROSSING",
+    "At the owner, messages of the group that wait for queues of a queue manager's own. What waits for another member's \
+     is there when that one owns the group again.",
+);
 static LOG_BYTES: Attribute =
     shown(Key::Own("LOGBYTES"), "LOGBYTES", "At the owner, bytes of the log that are not let go yet.");
 static SURVIVES: Attribute = shown(
@@ -297,8 +303,20 @@ static SURVIVES: Attribute = shown(
 static WHY: Attribute =
     shown(Key::Own("WHY"), "WHY", "What failed last and keeps it from going on; blank when nothing does.");
 
-static STATUS: &[&Attribute] =
-    &[&STATE, &OWNER, &ADDRESS, &EPOCH, &POSITION, &WAITING_BYTES, &MESSAGES, &LOG_BYTES, &SURVIVES, &SINCE, &WHY];
+static STATUS: &[&Attribute] = &[
+    &STATE,
+    &OWNER,
+    &ADDRESS,
+    &EPOCH,
+    &POSITION,
+    &WAITING_BYTES,
+    &MESSAGES,
+    &CROSSING,
+    &LOG_BYTES,
+    &SURVIVES,
+    &SINCE,
+    &WHY,
+];
 
 impl Rules for SharedGroup {
     const MAX: usize = SHARED_GROUPS_MAX;
@@ -471,6 +489,7 @@ fn cell(status: &GroupStatus, key: Key) -> Option<Cell> {
         Key::Own("POSITION") => Cell::Number(status.position),
         Key::Own("WAITBYTES") => Cell::Number(status.waiting_bytes),
         Key::Own("MSGS") => Cell::Number(status.messages),
+        Key::Own("CROSSING") => Cell::Number(status.crossing),
         Key::Own("LOGBYTES") => Cell::Number(status.log_bytes),
         Key::Own("SURVIVES") => Cell::word(status.survives),
         Key::Own("WHY") => Cell::Text(status.why.clone()),

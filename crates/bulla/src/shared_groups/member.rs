@@ -380,9 +380,11 @@ impl Member {
             return Part::Away { at: now };
         };
         let (sums, log) = (store.store_status(), store.log_status());
+        let crossing = state.store.waiting_for_others(number);
         drop(state);
         let mut status = hold(&self.status);
         status.messages = sums.messages as u64;
+        status.crossing = crossing;
         status.log_bytes = sums.journal_bytes;
         status.waiting_bytes = sums.backlog_bytes;
         status.position = log.end.0;

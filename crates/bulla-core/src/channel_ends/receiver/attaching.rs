@@ -73,7 +73,7 @@ pub fn greeted(
     let place = place(peer, local);
     let proof = proof(peer, &tls.peer_name, &tls.peer_issuer);
     let note_name = receiver_name(&greeting.channel, &greeting.manager);
-    let known = known(state, home, greeting, &note_name, &proof, place)?;
+    let known = known(state, (&definition, home), greeting, &note_name, (&proof, &tls.peer_issuer), place)?;
     let own = InstanceId::of(&greeting.channel);
     let requested = state.outbound.channels.get(&own).is_some_and(|instance| instance.place == Some(place));
     // A requester that began has an instance of its own.
@@ -210,11 +210,33 @@ pub fn request(
 
 /// How a partner has proved who it is: by its certificate, or by a strong sign-in. Empty for neither.
 pub(in crate::channel_ends) fn proof(peer: &Peer, subject: &str, issuer: &str) -> String {
-    let said = match &peer.login.sign_in.identity.user {
-        _ if peer.transport.has_verified_certificate() => format!("certificate {subject} of {issuer}"),
-        Some(user) if peer.login.sign_in.identity.ring => format!("user {user}"),
+    match &peer.login.sign_in.identity.user {
+        _ if peer.transport.has_verified_certificate() => by_certificate(subject, issuer),
+        Some(user) if peer.login.sign_in.identity.ring => kept(format!("user {user}")),
         _ => String::new(),
-    };
+    }
+}
+
+/// Whether who shows a proof may be the partner that is known by another one: both by certificates of one issuer, with
+/// subjects that are one partner's by SAMEPEER.
+pub(in crate::channel_ends) fn is_one_partner(
+    definition: &ChannelDefinition,
+    known: &str,
+    shown: &str,
+    issuer: &str,
+) -> bool {
+    let is_listed =
+        |proof: &&str| definition.same_peers.iter().any(|subject| by_certificate(subject, issuer) == **proof);
+    known == shown || [known, shown].iter().all(is_listed)
+}
+
+/// The proof by a certificate.
+fn by_certificate(subject: &str, issuer: &str) -> String {
+    kept(format!("certificate {subject} of {issuer}"))
+}
+
+/// A proof as it is kept.
+fn kept(said: String) -> String {
     if said.len() <= PROOF_BYTES_MAX {
         return said;
     }
@@ -225,10 +247,10 @@ pub(in crate::channel_ends) fn proof(peer: &Peer, subject: &str, issuer: &str) -
 /// earlier connection is touched.
 fn known(
     state: &State,
-    home: StoreNumber,
+    (definition, home): (&ChannelDefinition, StoreNumber),
     greeting: &SenderGreeting,
     note_name: &str,
-    proof: &str,
+    (proof, issuer): (&str, &str),
     place: Place,
 ) -> Result<Option<ReceiverNote>, Refusal> {
     let SenderGreeting { channel, manager, .. } = greeting;
@@ -250,7 +272,7 @@ fn known(
     };
     let note = ReceiverNote::decode(bytes)
         .ok_or_else(|| not_agreed(channel, "note", "the note of this channel is of a version that is not known"))?;
-    if !note.proof.is_empty() && note.proof != proof {
+    if !note.proof.is_empty() && !is_one_partner(definition, &note.proof, proof, issuer) {
         let shown = if proof.is_empty() { "nothing" } else { proof };
         crate::warning!(
             channel,

@@ -8,7 +8,7 @@ use crate::channel::note::{self, SenderNote};
 use crate::channel::protocol::{self, ReceiverGreeting, SenderGreeting};
 use crate::channel::registry::{InstanceId, Place};
 use crate::channel::supervisor;
-use crate::channel_ends::receiver::attaching::{not_agreed, proof};
+use crate::channel_ends::receiver::attaching::{is_one_partner, not_agreed, proof};
 use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::{ChannelUse, Link, Peer};
 use crate::dispatcher::sealing::OpeningKeys;
@@ -48,7 +48,7 @@ pub fn begin(
     let partner = peer.partner();
     let proof = proof_of(peer, state, &id);
     if !partner.is_bulla {
-        same_proof(channel, &numbers.note, &proof, &partner.container)?;
+        same_proof(state, (&id, &definition), &numbers.note, &proof, &partner.container)?;
     }
     peer.renew_keys(state.definitions.key_reset_bytes(&definition));
     let line = OpeningLine::bounded(OPENING_MAX, OPENING_BYTES_MAX);
@@ -244,7 +244,7 @@ fn check(sending: &Sending, state: &State, greeting: &ReceiverGreeting) -> Resul
         let detail = format!("SEQWRAP is {wrap} here and {} there", greeting.sequence_wrap);
         return Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, detail));
     }
-    same_proof(&sending.id.channel, note, &sending.partner.proof, &greeting.manager)?;
+    same_proof(state, (&sending.id, &sending.definition), note, &sending.partner.proof, &greeting.manager)?;
     let own = state.store.identity_of(sending.numbers.home).unwrap_or_default();
     let (base, last) = (note.base, sending.numbers.last());
     let ours = greeting.store == own || greeting.store == [0; 16];
@@ -283,10 +283,19 @@ fn check(sending: &Sending, state: &State, greeting: &ReceiverGreeting) -> Resul
 
 /// Whether a partner may be the one whose numbers the note has: one that proved who it is has to prove it again, and
 /// under the same name.
-fn same_proof(channel: &str, note: &SenderNote, proof: &str, manager: &str) -> Result<(), Refusal> {
-    if note.proof.is_empty() || (note.proof == proof && note.partner == manager) {
+fn same_proof(
+    state: &State,
+    (id, definition): (&InstanceId, &ChannelDefinition),
+    note: &SenderNote,
+    proof: &str,
+    manager: &str,
+) -> Result<(), Refusal> {
+    let issuer = state.outbound.channels.get(id).map_or("", |instance| instance.status.peer_issuer.as_str());
+    let is_same = || is_one_partner(definition, &note.proof, proof, issuer) && note.partner == manager;
+    if note.proof.is_empty() || is_same() {
         return Ok(());
     }
+    let channel = &id.channel;
     let shown = if proof.is_empty() { "nothing" } else { proof };
     crate::warning!(
         channel,
