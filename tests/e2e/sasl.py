@@ -7,6 +7,8 @@ import struct
 from proton import Data, Described, symbol, ulong
 
 HEADER = b"AMQP\x03\x01\x00\x00"
+AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
+ATTACH, DETACH = 0x12, 0x16
 MECHANISMS, INIT, CHALLENGE, RESPONSE, OUTCOME = 0x40, 0x41, 0x42, 0x43, 0x44
 OK, REFUSED = 0, 1
 DEADLINE = 30
@@ -55,9 +57,27 @@ class Dialogue:
         body = data.encode()
         self.stream.sendall(struct.pack(">IBBH", len(body) + 8, 2, 1, 0) + body)
 
-    def _frame(self):
+    def perform(self, code, fields):
+        """Sends a performative of AMQP, behind its header."""
+        data = Data()
+        data.put_object(Described(ulong(code), fields))
+        body = data.encode()
+        self.stream.sendall(struct.pack(">IBBH", len(body) + 8, 2, 0, 0) + body)
+
+    def reason_of_detach(self):
+        """Reads until the server has attached the link, or refused it: with which reason, or none."""
+        assert self._read(len(AMQP_HEADER)) == AMQP_HEADER
+        while True:
+            code, fields = self._frame(0)
+            terminus = fields[5:7] if code == ATTACH else []
+            if len(terminus) == 2 and all(terminus):
+                return None
+            if code == DETACH:
+                return int(fields[2].value[2][symbol("reason")])
+
+    def _frame(self, wanted=1):
         size, offset, kind, _ = struct.unpack(">IBBH", self._read(8))
-        assert (offset, kind) == (2, 1), "a SASL frame"
+        assert (offset, kind) == (2, wanted), "a frame of that kind"
         data = Data()
         data.decode(self._read(size - 8))
         data.next()

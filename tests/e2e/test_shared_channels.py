@@ -84,7 +84,7 @@ def taken(manager, queue):
 def two_members(managers, engine, group):
     made = []
     for name, state in (("QM1", "OWNER"), ("QM2", "STANDBY")):
-        made.append(member(managers, engine, name, group))
+        made.append(member(managers, engine, name, group, "REDIRECT(LINK)"))
         wait_for_state(made[-1], group, state)
     return made
 

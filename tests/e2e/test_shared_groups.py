@@ -214,7 +214,7 @@ def test_what_a_member_can_t_do_is_refused_with_what_to_do(managers, engine):
 def test_a_client_at_another_member_is_sent_to_the_owner_where_it_has_a_right(managers, engine):
     first = member(managers, engine, "QM1", "SENT", grants=None)
     wait_for_state(first, "SENT", "OWNER")
-    second = member(managers, engine, "QM2", "SENT", grants=None)
+    second = member(managers, engine, "QM2", "SENT", "REDIRECT(LINK)", grants=None)
     wait_for_state(second, "SENT", "STANDBY")
     for qm in (first, second):
         qm.mqsc("SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('*') AUTHADD(CONNECT)\nDEFINE GROUP('CLERKS') MEMBERS('ann')")

@@ -18,6 +18,9 @@ pub enum Mechanism {
     ScramSha256,
     /// A token that is as good as a password for its bearer (RFC 7628): offer it over TLS only.
     OAuthBearer,
+    /// A ticket that this side has given out by another way, good once. No other side knows what it is, so it is taken
+    /// where it is among the mechanisms, and not listed to clients.
+    Ticket,
 }
 
 impl Mechanism {
@@ -29,7 +32,13 @@ impl Mechanism {
             Self::External => "EXTERNAL",
             Self::ScramSha256 => "SCRAM-SHA-256",
             Self::OAuthBearer => "OAUTHBEARER",
+            Self::Ticket => "X-BULLA-TICKET",
         }
+    }
+
+    /// Whether clients are told of it.
+    pub(crate) const fn is_listed(self) -> bool {
+        !matches!(self, Self::Ticket)
     }
 
     pub(crate) const fn symbol(self) -> Symbol {
@@ -75,6 +84,11 @@ pub enum SaslClient {
         /// The token.
         token: String,
     },
+    /// By a ticket that the server has given out by another way.
+    Ticket {
+        /// The ticket.
+        ticket: Bytes,
+    },
 }
 
 /// Passwords stay out of logs.
@@ -89,6 +103,7 @@ impl fmt::Debug for SaslClient {
             Self::Plain { user, .. } => of(f, "Plain", user),
             Self::Scram { user, .. } => of(f, "Scram", user),
             Self::Bearer { token } => write!(f, "Bearer({} bytes)", token.len()),
+            Self::Ticket { ticket } => write!(f, "Ticket({} bytes)", ticket.len()),
         }
     }
 }
@@ -102,6 +117,7 @@ impl SaslClient {
             Self::External => Some(Mechanism::External),
             Self::Scram { .. } => Some(Mechanism::ScramSha256),
             Self::Bearer { .. } => Some(Mechanism::OAuthBearer),
+            Self::Ticket { .. } => Some(Mechanism::Ticket),
         }
     }
 
@@ -118,6 +134,7 @@ impl SaslClient {
                 (exchange.first(), Some(exchange))
             }
             Self::Bearer { token } => (Bytes::from(format!("n,,\x01auth=Bearer {token}\x01\x01")), None),
+            Self::Ticket { ticket } => (ticket.clone(), None),
         }
     }
 }

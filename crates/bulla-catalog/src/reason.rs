@@ -124,8 +124,32 @@ pub struct Elsewhere {
     pub port: u16,
     /// The queue.
     pub queue: String,
-    /// Whether the client is to go there with its whole connection.
-    pub whole_connection: bool,
+    /// How the client gets there.
+    pub way: Way,
+}
+
+/// How a client gets to a queue that another queue manager has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// It goes there with that link.
+    Link,
+    /// It goes there with its whole connection.
+    Connection,
+    /// This queue manager forwards its link, where the client's protocol lets it.
+    Forwarded(Forwarded),
+}
+
+/// What it takes to forward a link to another member of a shared group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forwarded {
+    /// The group.
+    pub group: String,
+    /// The user in whose name that is done; none for a client that has not signed in.
+    pub user: Option<String>,
+    /// Whether that user's proof is good enough for its ring.
+    pub ring: bool,
+    /// SSLCIPH of the group; none for a connection in clear.
+    pub cipher_spec: Option<String>,
 }
 
 impl Refusal {
@@ -163,12 +187,19 @@ impl Refusal {
             info.push((Symbol::from_static("cause"), Value::from(cause)));
         }
         if let Some(elsewhere) = &self.elsewhere {
-            let Elsewhere { host, port, queue, whole_connection } = &**elsewhere;
-            info.push((Symbol::from_static("hostname"), Value::from(host.as_str())));
-            info.push((Symbol::from_static("network-host"), Value::from(host.as_str())));
-            info.push((Symbol::from_static("port"), Value::Uint(u32::from(*port))));
-            condition = if *whole_connection { "amqp:connection:redirect" } else { "amqp:link:redirect" };
-            if !whole_connection {
+            let Elsewhere { host, port, queue, way } = &**elsewhere;
+            let redirect = match way {
+                Way::Link => Some("amqp:link:redirect"),
+                Way::Connection => Some("amqp:connection:redirect"),
+                Way::Forwarded(_) => None,
+            };
+            if let Some(redirect) = redirect {
+                info.push((Symbol::from_static("hostname"), Value::from(host.as_str())));
+                info.push((Symbol::from_static("network-host"), Value::from(host.as_str())));
+                info.push((Symbol::from_static("port"), Value::Uint(u32::from(*port))));
+                condition = redirect;
+            }
+            if *way == Way::Link {
                 info.push((Symbol::from_static("address"), Value::from(queue.as_str())));
             }
         }

@@ -143,10 +143,11 @@ impl State {
         self.clients.resumable.drop_suspended(is_of);
         let group = self.definitions.shared_groups.get(&left.name);
         let ends_connections = group.is_some_and(|group| group.redirect == Redirect::Connection);
-        if group.is_some() {
+        if let Some(group) = group {
             // Whoever owns it next: to clients its queues are not gone.
             let queues = left.store.queues().map(|(_, name)| name);
-            self.groups_elsewhere.set(&left.name, GroupElsewhere::new(queues, left.store.object_names()));
+            let elsewhere = GroupElsewhere::new(group, String::new(), None, queues, left.store.object_names());
+            self.groups_elsewhere.set(&left.name, elsewhere);
         }
         self.left_stores.add(number, live, ends_connections);
         Some(left)

@@ -35,6 +35,7 @@ pub use crate::route::Route;
 use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
 use crate::sign_in::sessions::{Ended, LoginId, Sessions, Way};
+use crate::sign_in::tickets::Tickets;
 use crate::sign_in::tokens::Tokens;
 use crate::stores::{LeftStores, Stores};
 use crate::stranded_now::StrandedNow;
@@ -294,6 +295,7 @@ impl Manager {
                 tokens,
                 checks: Checks::default(),
                 sessions,
+                tickets: Tickets::default(),
                 required: AtomicBool::new(definitions.queue_manager.sign_in_required),
                 lockouts: Mutex::default(),
             },

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::engine::{Engine, Expect, Fetched, Pause, Refusal, Stored};
 use crate::frame::{FRAME_HEADER_BYTES, Frame, FrameError, Kind, Part};
 use crate::options::{
-    COUNT_EVERY, ENGINE_WITHIN, OWNER_ABSENT_FOR, OWNER_ANSWERS_WITHIN, OWNER_ASKED_EVERY, OWNER_FINDS_ENGINE_WITHIN,
-    Options, PART_BYTES, READ_CACHE_BYTES_MAX, SENDS_AFTER, SETTLE_WITHIN,
+    Answers, COUNT_EVERY, ENGINE_WITHIN, OWNER_ABSENT_FOR, OWNER_ANSWERS_WITHIN, OWNER_ASKED_EVERY,
+    OWNER_FINDS_ENGINE_WITHIN, Options, PART_BYTES, READ_CACHE_BYTES_MAX, SENDS_AFTER, SETTLE_WITHIN,
 };
 use crate::process::process_answers;
 use crate::shared::{Ownership, Shared, damaged, hold, uptime};
@@ -65,6 +65,7 @@ pub(crate) struct Control {
     pub(crate) owner: String,
     pub(crate) instance: u64,
     owner_at: OwnerAt,
+    answers: Arc<Answers>,
     /// The epoch of an owner that does not answer over the engine, and since when.
     unheard: Option<(u64, Instant)>,
     /// Batches that were read and not handed on, from the oldest on.
@@ -74,7 +75,8 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new(engine: Engine, shared: Arc<Shared>, reader: Reader, options: &Options) -> Self {
         let (owner, instance, owner_at) = (options.owner.clone(), options.instance, options.owner_at.clone());
-        Control { engine, shared, reader, owner, instance, owner_at, unheard: None, kept: VecDeque::new() }
+        let (answers, kept) = (options.answers.clone(), VecDeque::new());
+        Control { engine, shared, reader, owner, instance, owner_at, answers, unheard: None, kept }
     }
 
     /// Carries out commands until their sender is gone.
@@ -220,7 +222,13 @@ impl Control {
         }
         let asked = self.engine.client.subscribe(self.engine.ask()).await;
         let asked = asked.map_err(|error| LogError::Unavailable(io::Error::other(error)))?;
-        let presence = tokio::spawn(be_present(asked, self.engine.clone(), self.shared.clone(), self.instance));
+        let presence = tokio::spawn(be_present(
+            asked,
+            self.engine.clone(),
+            self.shared.clone(),
+            self.instance,
+            self.answers.clone(),
+        ));
         self.shared.listen(Some(presence.abort_handle()));
         Ok(())
     }
@@ -621,13 +629,17 @@ async fn count(engine: &Engine, shared: &Shared) {
 
 /// Says that the owner is there, to who asks. Who does not own the log does not listen: so the engine says it when no
 /// owner is there.
-async fn be_present(mut asked: Subscriber, engine: Engine, shared: Arc<Shared>, instance: u64) {
+async fn be_present(mut asked: Subscriber, engine: Engine, shared: Arc<Shared>, instance: u64, answers: Arc<Answers>) {
     while let Some(message) = asked.next().await {
         let ownership = *hold(&shared.ownership);
         if let (Some(to), Some(ownership)) = (message.reply, ownership) {
-            let presence = [ownership.epoch.to_le_bytes(), instance.to_le_bytes()].concat();
+            let answer = match message.payload.is_empty() {
+                true => [ownership.epoch.to_le_bytes(), instance.to_le_bytes()].concat(),
+                false if ownership.is_sure(uptime()) => answers(&message.payload).unwrap_or_default(),
+                false => Vec::new(),
+            };
             // Who gets no answer asks again.
-            let _ = engine.client.publish(to, presence.into()).await;
+            let _ = engine.client.publish(to, answer.into()).await;
         }
     }
 }

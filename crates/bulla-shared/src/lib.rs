@@ -6,6 +6,7 @@
 //! runtime and the only second TLS library of the program. `docs/formats/shared-log.md` says what lies in the stream.
 
 mod append;
+mod asker;
 mod control;
 mod engine;
 pub mod frame;
@@ -16,5 +17,6 @@ mod process;
 mod shared;
 mod table;
 
+pub use asker::Asker;
 pub use log::JetStreamLog;
 pub use options::*;

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::append::Appender;
+use crate::asker::{Asker, Question, carry};
 use crate::control::{Answer, Command, Control, Reader, count_on, release};
 use crate::engine::{Engine, Pause, Refusal, StreamInfo};
 use crate::monitor::survives;
@@ -41,6 +42,7 @@ pub struct JetStreamLog {
     reads_in_flight: usize,
     state: State,
     survives: Survives,
+    asker: Asker,
     /// Bytes of large batches that room is kept for.
     reserved: u64,
     thread: Option<JoinHandle<()>>,
@@ -84,13 +86,14 @@ impl JetStreamLog {
         let (done_end, done) = mpsc::channel(READS_IN_FLIGHT_MAX);
         let ends =
             Ends { commands: commands_end, batches: batches_end, told: told_end, reads: reads_end, done: done_end };
+        let (asker, questions) = Asker::new();
         let (opened_end, mut opened) = mpsc::channel(1);
         let runtime = Builder::new_current_thread().enable_all().build().map_err(LogError::Unavailable)?;
         let thread = std::thread::Builder::new().name(format!("shared-{}", options.group));
         let known = shared.clone();
         let thread = thread.spawn(move || {
             (options.thread_begins)();
-            serve(&runtime, options, &known, ends, &opened_end);
+            serve(&runtime, options, &known, ends, questions, &opened_end);
             // A name that is being looked up is not waited for: who drops the log may hold what others need.
             runtime.shutdown_background();
         });
@@ -114,6 +117,7 @@ impl JetStreamLog {
             reads_in_flight: 0,
             state: State::Unclaimed,
             survives,
+            asker,
             reserved: 0,
             thread: Some(thread),
         })
@@ -123,6 +127,12 @@ impl JetStreamLog {
     #[must_use]
     pub fn stream_bytes(&self) -> (u64, u64) {
         self.shared.bytes()
+    }
+
+    /// Asks the owner, as long as this log is open.
+    #[must_use]
+    pub fn asker(&self) -> Asker {
+        self.asker.clone()
     }
 
     fn command(
@@ -358,6 +368,7 @@ fn serve(
     options: Options,
     shared: &Arc<Shared>,
     ends: Ends,
+    questions: mpsc::Receiver<Question>,
     opened: &mpsc::Sender<Result<Survives, LogError>>,
 ) {
     runtime.block_on(async {
@@ -387,7 +398,8 @@ fn serve(
         tokio::spawn(appender.run(ends.batches));
         tokio::spawn(reader.run(ends.reads, ends.done, options.waker.clone()));
         tokio::spawn(release(engine.clone(), shared.clone()));
-        tokio::spawn(count_on(engine, shared.clone()));
+        tokio::spawn(count_on(engine.clone(), shared.clone()));
+        tokio::spawn(carry(engine, questions));
         if opened.send(Ok(survives)).await.is_ok() {
             control.run(ends.commands).await;
         }

@@ -62,6 +62,10 @@ pub const BEATS_KEPT: u32 = 16;
 pub const SETTLE_WITHIN: Duration = Duration::from_secs(15);
 /// How long the first connection may take, all servers together.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// Questions to owners that are under way at once; further ones wait, as many again.
+pub const QUESTIONS_MAX: usize = 256;
+/// Bytes of a question.
+pub const QUESTION_BYTES_MAX: usize = 1_024;
 /// How long a server's monitoring address has to answer.
 pub const MONITOR_WITHIN: Duration = Duration::from_secs(2);
 /// The first pause before a request is repeated; each further one is twice as long.
@@ -138,7 +142,13 @@ pub struct Options {
     pub waker: Arc<dyn Fn() + Send + Sync>,
     /// Called at the beginning of the log's thread, on it.
     pub thread_begins: Arc<dyn Fn() + Send + Sync>,
+    /// The owner's answer to another member's question ([`Asker`](crate::Asker)), called on the log's thread where this
+    /// one is the owner. Must not block.
+    pub answers: Arc<Answers>,
 }
+
+/// What an owner answers a member; none for nothing.
+pub type Answers = dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync;
 
 impl Options {
     /// What is usual, for a group on these servers.
@@ -159,6 +169,7 @@ impl Options {
             owner_at: Arc::new(|| None),
             waker: Arc::new(|| {}),
             thread_begins: Arc::new(|| {}),
+            answers: Arc::new(|_| None),
         }
     }
 

@@ -111,7 +111,8 @@ impl Connection {
     fn start_sasl(&mut self) {
         match &self.role {
             ConnectionRole::Server(offer) => {
-                let names = offer.mechanisms.iter().map(|mechanism| mechanism.symbol()).collect();
+                let listed = offer.mechanisms.iter().filter(|mechanism| mechanism.is_listed());
+                let names = listed.map(|mechanism| mechanism.symbol()).collect();
                 self.out.raw(&SASL_HEADER);
                 self.emit_sasl(&SaslMechanisms { sasl_server_mechanisms: names });
                 self.phase = Phase::SaslInit;
@@ -212,9 +213,9 @@ impl Connection {
 
     fn sasl_mechanisms_in(&mut self, offered: &SaslMechanisms) {
         let ConnectionRole::Client { sasl, crypto, exchange } = &mut self.role else { return };
-        let mechanism = sasl
-            .mechanism()
-            .filter(|mechanism| offered.sasl_server_mechanisms.iter().any(|name| *name == *mechanism.name()));
+        let mechanism = sasl.mechanism().filter(|mechanism| {
+            !mechanism.is_listed() || offered.sasl_server_mechanisms.iter().any(|name| *name == *mechanism.name())
+        });
         let Some(mechanism) = mechanism else {
             return self
                 .end(Some(Error::new(condition::UNAUTHORIZED_ACCESS, "the peer does not offer the SASL mechanism")));

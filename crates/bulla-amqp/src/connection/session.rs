@@ -429,6 +429,26 @@ impl Connection {
         self.queue_disposition(session_index, Role::Receiver, id.0, settled, Some(state));
     }
 
+    /// Receiving link: passes on what somebody else says of a delivery, who may change it until either side has settled.
+    /// Unless it is `settled`, it waits for the sender to settle (`Event::Settled`), whatever the link's mode is.
+    pub fn pass_on(&mut self, link: LinkId, id: DeliveryId, state: Option<DeliveryState>, settled: bool) {
+        let Some(link_index) = self.live(link) else { return };
+        let Some(link) = self.links.at_mut(link_index) else { return };
+        let session_index = link.info.session.index;
+        let Some(session) = self.sessions.at_mut(session_index) else { return };
+        let is_its = session.incoming.visit_one(id.0, |delivery| {
+            let is_its = delivery.link == link_index;
+            (is_its && settled, Some(is_its))
+        });
+        if is_its != Some(Some(true)) {
+            return;
+        }
+        if settled {
+            link.info.unsettled = link.info.unsettled.saturating_sub(1);
+        }
+        self.queue_disposition(session_index, Role::Receiver, id.0, settled, state);
+    }
+
     /// Sending link: settles a delivery after an outcome that the receiver had not settled.
     pub fn settle(&mut self, link: LinkId, token: u64, state: DeliveryState) {
         let Some(link_index) = self.live(link) else { return };

@@ -537,6 +537,36 @@ fn outcomes_that_are_changed_again_and_again_end_the_connection_before_they_fill
 }
 
 #[test]
+fn what_somebody_else_says_is_passed_on_as_it_is_said() {
+    let (mut peer, link) = receiving(10);
+    let ids: Vec<_> = (0..3)
+        .map(|id| {
+            peer.transfer(0, &transfer(id), b"x");
+            deliveries(peer.events()).pop().unwrap().id
+        })
+        .collect();
+    let said = |peer: &mut Peer| match &peer.frames()[..] {
+        [Frame::Disposition(said)] => (said.first, said.settled, said.state.clone()),
+        frames => panic!("{frames:?}"),
+    };
+    // It may be changed, and waits for the sender though the link's mode is *first*.
+    for state in [DeliveryState::Accepted, DeliveryState::Released] {
+        peer.engine.pass_on(link, ids[0], Some(state.clone()), false);
+        assert_eq!(said(&mut peer), (0, false, Some(state)));
+    }
+    peer.send(0, &disposition(Role::Sender, 0, Some(DeliveryState::Released), true));
+    assert_eq!(peer.events(), [Event::Settled { link, id: ids[0], state: Some(DeliveryState::Released) }]);
+    // It may settle without a state.
+    peer.engine.pass_on(link, ids[1], None, true);
+    assert_eq!(said(&mut peer), (1, true, None));
+    // What is settled is no more.
+    for id in [ids[0], ids[1]] {
+        peer.engine.pass_on(link, id, Some(DeliveryState::Accepted), true);
+    }
+    assert_eq!(peer.frames(), []);
+}
+
+#[test]
 fn in_mode_second_our_outcome_waits_for_the_senders_settlement() {
     let mut peer = Peer::begun(config());
     let link = peer.attach(&Attach { rcv_settle_mode: ReceiverSettleMode::Second, ..attach(Role::Sender) });

@@ -38,13 +38,17 @@ pub struct SharedGroup {
     pub address: Option<String>,
     /// REDIRECT
     pub redirect: Redirect,
+    /// SSLCIPH: what protects a connection to the owner that links are forwarded on; none for clear.
+    pub cipher_spec: Option<String>,
     /// AUTOSTART(YES)
     pub autostart: bool,
 }
 
-/// REDIRECT: what a client hears that opens a queue of a group which another member owns.
+/// REDIRECT: what becomes of a client that opens a queue of a group which another member owns.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Redirect {
+    /// Nothing: its link is forwarded to the owner.
+    Forward,
     /// Its link is sent there.
     Link,
     /// Its connection is.
@@ -67,7 +71,8 @@ impl Default for SharedGroup {
             log_bytes: SHARED_LOG_BYTES_DEFAULT,
             durable_required: true,
             address: None,
-            redirect: Redirect::Link,
+            redirect: Redirect::Forward,
+            cipher_spec: None,
             autostart: true,
         }
     }

@@ -16,6 +16,7 @@ use super::subscription::Subscription;
 use super::unit_of_work;
 use crate::asker::Who;
 use crate::authority::{ObjectType, Right, Rights};
+use crate::catalog::reason::{Elsewhere, Way};
 use crate::dynamic::{Deletes, Made};
 use crate::front::link::{Attach, Get, Granted, OnClose, Place, Put, QueueWish, SealFacts};
 use crate::front::link::{Subscribed, Wants};
@@ -24,6 +25,7 @@ use crate::message_groups::Owner;
 use crate::outgoing;
 use crate::reason::{self, Refusal};
 use crate::selector::Selector;
+use crate::sign_in::verdict::Identity;
 use crate::topics;
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt};
@@ -49,8 +51,8 @@ pub fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: A
     }
     if let Err(refusal) = result {
         let opened = name_of(&attach).map(|(name, is_topic)| state.address(name, is_topic).into_owned());
-        let user = peer.login.identity.user.as_deref();
-        let refusal = opened.map_or(refusal.clone(), |opened| state.or_elsewhere(refusal, &opened, user));
+        let who = &peer.login.identity;
+        let refusal = opened.map_or(refusal.clone(), |opened| state.or_elsewhere(refusal, &opened, who));
         match made {
             Some(Made { temporary: Some(queue), .. }) => state.end_dynamic(queue),
             Some(Made { name, temporary: None, .. }) => {
@@ -58,10 +60,19 @@ pub fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: A
             }
             None => {}
         }
-        if refusal.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.whole_connection) {
+        match refusal.elsewhere.as_deref() {
             // A client that follows by itself takes a refused link for a failure.
-            resume::refused(peer, local, state, &attach);
-            return peer.front.close(Some(refusal.into()));
+            Some(Elsewhere { way: Way::Connection, .. }) => {
+                resume::refused(peer, local, state, &attach);
+                return peer.front.close(Some(refusal.into()));
+            }
+            Some(Elsewhere { way: Way::Forwarded(_), .. })
+                if peer.front.forwards().is_some_and(|forwards| forwards.forward(attach.link, &refusal)) =>
+            {
+                resume::refused(peer, local, state, &attach);
+                return local.forwarding.push(peer.place.key);
+            }
+            _ => {}
         }
         refuse(peer, local, state, &attach, &refusal);
     }
@@ -94,7 +105,20 @@ pub fn refuse(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &At
 fn may_attach(peer: &mut Peer, local: &Local, state: &mut State, attach: &Attach) -> Result<(), Refusal> {
     authority::may_attach(peer, local, state)?;
     resume::may_attach(peer, state, attach)?;
-    attach.unreadable.clone().map_or(Ok(()), Err)
+    attach.unreadable.clone().map_or(Ok(()), Err)?;
+    may_reach(&peer.login.identity, state, attach)
+}
+
+/// Whether a client that another member vouches for may have that link. Each message of one for any queue is asked about.
+fn may_reach(identity: &Identity, state: &State, attach: &Attach) -> Result<(), Refusal> {
+    if identity.vouched_in.is_none() {
+        return Ok(());
+    }
+    match (&attach.wants, name_of(attach)) {
+        (_, Some((name, false))) => authority::may_reach(identity, state, &state.address(name, false)),
+        (Wants::Put(Put { place: Place::Unnamed, .. }), _) => Ok(()),
+        _ => Err(Refusal::new(reason::NOT_AUTHORIZED, "a link that is forwarded leads to a queue of its group")),
+    }
 }
 
 /// Where a link leads, before a queue is made for it.

@@ -192,6 +192,17 @@ fn open_to_clients(peer: &mut Peer, local: &Local, state: &mut State) -> Result<
     }
 }
 
+/// Whether a client may reach that name at all: one that another member of a shared group vouches for reaches the queues
+/// of that group, and by their own names. Who can write a group's log is nobody anywhere else.
+///
+/// # Errors
+/// 2035
+pub fn may_reach(identity: &Identity, state: &State, name: &str) -> Result<(), Refusal> {
+    let Some(group) = &identity.vouched_in else { return Ok(()) };
+    let is_its = state.definitions.queues.get(name).is_some_and(|queue| queue.group.as_ref() == Some(group));
+    if is_its { Ok(()) } else { Err(no_right(Right::Put, name)) }
+}
+
 /// Whether one more of a client's links may be attached on this connection.
 ///
 /// # Errors
@@ -224,6 +235,12 @@ fn admit(peer: &mut Peer, local: &Local, state: &State) -> Result<(), Refusal> {
     let is_signed_in = peer.login.sign_in.identity.user.is_some();
     let mut signed_in = peer.login.sign_in.identity.clone();
     let required = state.definitions.queue_manager.sign_in_required;
+    if signed_in.vouched_in.is_some() && (is_signed_in || !required) {
+        // The member that forwards its links has asked all this, of the client and not of itself. What the user may do
+        // on queues is asked here.
+        peer.login.identity = signed_in;
+        return Ok(());
+    }
     let mapped = mapped(peer, local, state, CLIENT_CHANNEL, signed_in.user.as_deref())?;
     if !is_signed_in && (required || mapped.sign_in_required) {
         return Err(Refusal::new(

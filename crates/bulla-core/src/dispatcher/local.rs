@@ -58,6 +58,8 @@ pub struct Local {
     pub keyless: HashMap<String, (Instant, Arc<Ring>)>,
     /// Connections that have something to be written, in the order in which it came.
     pub touched: Vec<usize>,
+    /// Connections with links that are to be forwarded.
+    pub forwarding: Vec<usize>,
     /// The changes that this dispatcher has looked at.
     pub seen: Seen,
     /// Units of work that are open.
@@ -248,6 +250,7 @@ impl Local {
             producers: WaitingProducers::default(),
             keyless: HashMap::default(),
             touched: Vec::new(),
+            forwarding: Vec::new(),
             seen: Seen::default(),
             units: Units::default(),
         }

@@ -59,6 +59,8 @@ pub fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: 
         return true;
     }
     let mut found = None;
+    let may_go_on = receipt.is_single && !state.groups_elsewhere.is_empty();
+    let whole = may_go_on.then(|| delivery.payload.clone());
     let result = if let Some(None) = unit {
         unknown_unit(producer, front, local, state, receipt);
         Ok(())
@@ -66,7 +68,14 @@ pub fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: 
         let payload = std::mem::take(&mut delivery.payload);
         put(Putting { producer, front, identity, receipt }, local, state, payload, &mut found)
     };
-    if let Err(refusal) = result {
+    if let (Err(refusal), Some(payload), None) = (&result, whole, &found)
+        && let Some(elsewhere) = state.message_elsewhere(refusal, &payload, identity)
+        && let Some(forwards) = front.forwards()
+        && forwards.forward_message(Delivery { payload, tag: None, ..*delivery }, &elsewhere)
+    {
+        // The owner answers.
+        local.forwarding.push(*key);
+    } else if let Err(refusal) = result {
         let name = producer.opened.clone().or_else(|| found.as_ref().map(|route| route.queue_name.clone()));
         if let Some(route) = &found {
             count_refused(local, state, route.queue, route.policy.as_deref(), &refusal);
@@ -165,6 +174,9 @@ fn put(
     let key = arrival.take_label_off()?;
     arrival.check_sections()?;
     putting.receipt.asks = arrival.asks_for_reports()?;
+    if putting.identity.vouched_in.is_some() {
+        may_reach(&putting, arrival, state)?;
+    }
     if let Some(topic) = publish::topic_of(putting.producer, arrival, state)? {
         return publish::publish(putting, local, state, arrival, (&topic, key.as_deref()));
     }
@@ -201,6 +213,19 @@ fn put(
     }
     let to = (route, claim);
     put_treated(Putting { producer, front, identity, receipt }, local, state, treatment, to, read?)
+}
+
+/// Whether a message that another member forwards stays within its group: where it goes, and where its reports go.
+fn may_reach(putting: &Putting<'_>, arrival: &Arrival, state: &State) -> Result<(), Refusal> {
+    if putting.producer.opened.is_none()
+        && let Some(to) = arrival.to()?
+    {
+        authority::may_reach(putting.identity, state, &state.address(&to, false))?;
+    }
+    match arrival.reply_to()?.filter(|_| putting.receipt.asks) {
+        Some(reply_to) => authority::may_reach(putting.identity, state, &state.queue_address(&reply_to)),
+        None => Ok(()),
+    }
 }
 
 /// Asks whether a put under an idempotency key is to be done.

@@ -11,6 +11,7 @@ use crate::manager::Manager;
 use crate::sign_in::checks::{Applicant, Turn};
 use crate::sign_in::lockout::Begun;
 use crate::sign_in::sessions::LoginId;
+use crate::sign_in::tickets::Holder;
 use crate::sign_in::token::TokenError;
 use crate::sign_in::verdict::{Identity, Verdict};
 use crate::users;
@@ -28,6 +29,7 @@ pub fn init(peer: &mut Peer, local: &Local, proof: Proof) {
         Proof::Certificate { act_as } => by_certificate(peer, local, &act_as),
         Proof::Token { token, act_as } => by_token(peer, local, token, act_as),
         Proof::Session(session) => by_session(peer, local, session),
+        Proof::Ticket(ticket) => by_ticket(peer, local, &ticket),
         Proof::UnreadablePassword => refuse(peer, local, None, &"a malformed response"),
         Proof::UnreadableToken => refuse_token(peer, local, &"a malformed response", TokenRefused::Unreadable),
         Proof::Scram(first) => match ScramServer::start(&first) {
@@ -68,7 +70,7 @@ fn by_password(peer: &mut Peer, local: &Local, user: String, password: Zeroizing
         return refuse(peer, local, Some(&user), &NO_USER);
     };
     let ring = peer.transport.is_tls();
-    let identity = Identity { user: Some(user.clone()), ring, act_as, until: None };
+    let identity = Identity { user: Some(user.clone()), ring, act_as, ..Identity::default() };
     let (manager, address) = (local.manager.clone(), ip(peer));
     // Asked first: who is locked out takes no place from others.
     if manager.lockouts().is_locked(&user, address, manager.clock.now()) {
@@ -121,7 +123,7 @@ fn by_token(peer: &mut Peer, local: &Local, token: Zeroizing<String>, authorizat
                 // owner.
                 Some(act_as) => {
                     let (user, until) = (Some(grant.user), Some(grant.until));
-                    Verdict::Right(Identity { user, ring: false, act_as, until })
+                    Verdict::Right(Identity { user, ring: false, act_as, until, vouched_in: None })
                 }
                 None => Verdict::Token(TokenError::User),
             },
@@ -211,10 +213,20 @@ fn by_session(peer: &mut Peer, local: &Local, session: LoginId) {
     }
 }
 
+/// A ticket cannot be guessed, so nothing is counted.
+fn by_ticket(peer: &mut Peer, local: &Local, ticket: &[u8]) {
+    match local.manager.sign_ins.tickets.take(ticket, local.now) {
+        Some(Holder { group, user, ring }) => {
+            done(peer, Identity { user, ring, vouched_in: Some(group), ..Identity::default() });
+        }
+        None => refuse(peer, local, None, &"no such ticket"),
+    }
+}
+
 fn by_certificate(peer: &mut Peer, local: &Local, other: &str) {
     match peer.transport.certificate().and_then(|shown| shown.user) {
         Some(user) => match other_user(other, &user) {
-            Some(act_as) => done(peer, Identity { user: Some(user), ring: true, act_as, until: None }),
+            Some(act_as) => done(peer, Identity { user: Some(user), ring: true, act_as, ..Identity::default() }),
             None => refuse(peer, local, Some(&user), &NO_USER),
         },
         None => refuse(peer, local, None, &"the certificate names no user"),

@@ -33,6 +33,8 @@ pub enum Proof {
     },
     /// By the session of an earlier sign-in.
     Session(LoginId),
+    /// By a ticket that this queue manager has given another member of a shared group.
+    Ticket(Zeroizing<Vec<u8>>),
     /// By SCRAM-SHA-256 (RFC 7677), which takes further steps: the client's first message.
     Scram(Bytes),
     /// By a password, and what it gives can't be read.
@@ -50,6 +52,7 @@ impl fmt::Debug for Proof {
             Self::Certificate { .. } => "Certificate",
             Self::Token { .. } => "Token",
             Self::Session(_) => "Session",
+            Self::Ticket(_) => "Ticket",
             Self::Scram(_) => "Scram",
             Self::UnreadablePassword => "UnreadablePassword",
             Self::UnreadableToken => "UnreadableToken",

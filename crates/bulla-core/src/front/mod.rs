@@ -9,6 +9,7 @@
 //! the client may see those bytes. Messages for partners of channels go out through [`WayOut`].
 
 pub mod client;
+pub mod forwards;
 pub mod link;
 pub mod outcome;
 
@@ -18,6 +19,7 @@ use bulla_amqp::types::{AnyTarget, DeliveryTag};
 use bulla_amqp::{AttachRequest, Payload, Symbol, Value};
 use bytes::Bytes;
 use client::{Introduction, Proof, SolePolicy, TokenRefused};
+use forwards::Forwards;
 use link::{Attach, Granted};
 use outcome::{Failure, MessageOutcome, Said};
 use std::io::IoSlice;
@@ -259,6 +261,10 @@ pub trait FrontEnd: Wire + Send {
     /// A link that drains: nothing more is there.
     fn drained(&mut self, link: LinkId);
 
+    /// What it takes to forward links, where its protocol lets a connection do that.
+    fn forwards(&mut self) -> Option<&mut dyn Forwards> {
+        None
+    }
     /// The connection as a way out, where its protocol has one.
     fn way_out(&mut self) -> Option<&mut dyn WayOut>;
 }

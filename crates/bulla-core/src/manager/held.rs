@@ -22,6 +22,7 @@ use crate::resumable::ResumableLinks;
 use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
 use crate::sign_in::sessions::Sessions;
+use crate::sign_in::tickets::Tickets;
 use crate::sign_in::tokens::Tokens;
 use crate::sole_connection::SoleConnections;
 use crate::stranded_now::StrandedNow;
@@ -69,6 +70,8 @@ pub struct SignIns {
     pub checks: Checks,
     /// Sessions of users who have signed in over HTTP.
     pub sessions: Sessions,
+    /// What members of shared groups sign in with that forward links to this one.
+    pub tickets: Tickets,
     /// CHCKCLNT(REQUIRED): a client that leaves SASL out is not spoken with.
     pub required: AtomicBool,
     /// Who was wrong how often in signing in.

@@ -10,6 +10,7 @@ pub mod remembered;
 pub mod sessions;
 #[cfg(test)]
 pub(crate) mod test_tokens;
+pub mod tickets;
 pub mod token;
 pub mod tokens;
 pub mod verdict;

@@ -33,6 +33,9 @@ pub struct Identity {
     pub ring: bool,
     /// Another user, as whom it asks to act (ALTUSR).
     pub act_as: Option<String>,
+    /// The shared group of which another member has let it in and vouches for it: it is not asked again who it is, and
+    /// may reach the queues of that group alone.
+    pub vouched_in: Option<String>,
     /// Until when the proof holds, seconds since 1970: a token's end. None for ever.
     pub until: Option<u64>,
 }

@@ -14,7 +14,7 @@ use bulla_catalog::objects::{
     Redirect, SHARED_GROUP_NAME_CHARS_MAX, SHARED_GROUPS_MAX, SharedGroup, is_shared_group_name,
 };
 use bulla_catalog::status::{GroupState, GroupStatus};
-use bulla_catalog::{Definitions, LocalQueue, Sort, calendar};
+use bulla_catalog::{Definitions, LocalQueue, Sort, calendar, cipher_spec};
 use std::path::{Path, PathBuf};
 
 const WORD: &str = "QSGROUP";
@@ -122,21 +122,23 @@ static FIELDS: &[Field<SharedGroup>] = &[
         "CONNAME",
         Kind::Text { chars_max: TEXT_CHARS_MAX },
         "' '",
-        "Where clients of the group's queues reach this queue manager, as HOST:PORT. While it is the owner, other \
-         members send clients there. Blank: they don't.",
+        "Where clients of the group's queues, and the other members, reach this queue manager, as HOST:PORT. While it is \
+         the owner, other members forward links there, or send clients there. Blank: they don't.",
         |of| blank(of.address.as_deref()),
         |of, value| of.address = unless_blank(&value.text()),
     ),
     Field::new(
         "REDIRECT",
-        words(&["LINK", "CONNECTION", "NO"]),
-        "LINK",
-        "What a client hears here that opens a queue of the group while another member owns it, and has a right on \
-         it. LINK: its link is redirected to that member (amqp:link:redirect). CONNECTION: its connection is \
+        words(&["FORWARD", "LINK", "CONNECTION", "NO"]),
+        "FORWARD",
+        "What becomes of a client here that opens a queue of the group while another member owns it, and has a right on \
+         it. FORWARD: its link goes on to the owner by way of this member, and the client need not know. LINK: its \
+         link is redirected to that member (amqp:link:redirect). CONNECTION: its connection is \
          (amqp:connection:redirect), which Qpid JMS follows by itself, and connections with links to the group's \
          queues end when the group leaves. NO: the link is refused with 2345.",
         |of| {
             Cell::word(match of.redirect {
+                Redirect::Forward => "FORWARD",
                 Redirect::Link => "LINK",
                 Redirect::Connection => "CONNECTION",
                 Redirect::No => "NO",
@@ -144,11 +146,21 @@ static FIELDS: &[Field<SharedGroup>] = &[
         },
         |of, value| {
             of.redirect = match value.word() {
+                "LINK" => Redirect::Link,
                 "CONNECTION" => Redirect::Connection,
                 "NO" => Redirect::No,
-                _ => Redirect::Link,
+                _ => Redirect::Forward,
             }
         },
+    ),
+    Field::new(
+        "SSLCIPH",
+        Kind::Name { optional: true },
+        "' '",
+        "The CipherSpec of the connection to the owner that links are forwarded on; its certificate is checked as that \
+         of a channel's partner. Blank: in clear, which is for members on one machine.",
+        |of| blank(of.cipher_spec.as_deref()),
+        |of, value| of.cipher_spec = unless_blank(&value.text()),
     ),
     Field::new(
         "AUTOSTART",
@@ -336,6 +348,9 @@ impl Rules for SharedGroup {
             },
             "CONNAME" if !text.is_empty() && !is_address(&text) => {
                 Err(invalid(format!("CONNAME: '{text}' is not HOST:PORT"), Some("write CONNAME('qm1.example:5672')")))
+            }
+            "SSLCIPH" if !text.is_empty() && cipher_spec::find(&text).is_none() => {
+                Err(invalid(format!("SSLCIPH: '{text}' is no CipherSpec that is known"), None))
             }
             "CREDS" | "CAFILE" | "CERTFILE" | "KEYFILE" if !text.is_empty() && !Path::new(&text).is_absolute() => {
                 Err(invalid(format!("{keyword} takes an absolute path"), None))

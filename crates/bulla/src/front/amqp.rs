@@ -1,19 +1,23 @@
 //! AMQP 1.0 as a front end: `bulla-amqp`'s engine behind the core's traits.
 
 pub(crate) mod clients;
+mod forwarding;
 pub(crate) mod links;
 pub(crate) mod outcomes;
 
 use super::client::{SolePolicy, TokenRefused};
+use super::forwards::Forwards;
 use super::link::Granted;
 use super::outcome::{Failure, MessageOutcome};
-use super::{Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, LinkOpened, SessionId, UnitId, WayOut, Wire};
+use super::{Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, LinkOpened, SessionId, UnitAsked, UnitId};
+use super::{UnitStep, WayOut, Wire};
 use crate::maps::HashMap;
 use crate::outgoing::Outgoing;
 use bulla_amqp::{
     AttachRequest, Connection, DeliveryState, Event as EngineEvent, IncomingAttach, Payload, Symbol, Value,
 };
 use bytes::Bytes;
+use forwarding::{EndAsked, Forwarding, Units};
 use links::Asked;
 use std::io::IoSlice;
 use std::time::Instant;
@@ -27,12 +31,26 @@ pub(crate) struct Amqp {
     coordinators: Vec<(LinkId, SessionId)>,
     /// OAUTHBEARER: why the token is refused has been said; the client's answer ends it.
     token_is_refused: bool,
+    /// The client's container.
+    container: String,
+    /// Units of work that are open.
+    units: Units,
+    /// Links to queues of shared groups that other queue managers own. None for most connections.
+    forwarding: Option<Box<Forwarding>>,
 }
 
 impl Amqp {
     /// The front end of that engine.
     pub(crate) fn new(engine: Connection) -> Self {
-        Self { engine, asked: HashMap::default(), coordinators: Vec::new(), token_is_refused: false }
+        Self {
+            engine,
+            asked: HashMap::default(),
+            coordinators: Vec::new(),
+            token_is_refused: false,
+            container: String::new(),
+            units: Units::default(),
+            forwarding: None,
+        }
     }
 }
 
@@ -143,25 +161,84 @@ impl Amqp {
                 self.engine.sasl_outcome(false);
                 return None;
             }
+            EngineEvent::Opened(open) => self.container.clone_from(&open.container_id),
             EngineEvent::Detached { link, .. } => {
                 self.asked.remove(&core_link(*link));
-                self.coordinators.retain(|(other, _)| *other != core_link(*link));
+                self.end_coordinators(|(other, _)| *other == core_link(*link));
+                if let Some(forwarding) = &mut self.forwarding {
+                    forwarding.relay_gone(core_link(*link));
+                }
             }
             EngineEvent::SessionEnded(session, _) => {
                 self.asked.retain(|_, asked| asked.session != *session);
-                self.coordinators.retain(|(_, other)| *other != core_session(*session));
+                self.end_coordinators(|(_, other)| *other == core_session(*session));
+                if let Some(forwarding) = &mut self.forwarding {
+                    forwarding.session_gone(core_session(*session));
+                }
             }
             _ => {}
         }
         event(found)
+    }
+
+    /// Links for units of work are gone.
+    fn end_coordinators(&mut self, is_gone: impl Fn(&(LinkId, SessionId)) -> bool) {
+        let gone: Vec<LinkId> = self.coordinators.iter().filter(|one| is_gone(one)).map(|(link, _)| *link).collect();
+        self.coordinators.retain(|one| !is_gone(one));
+        for link in gone {
+            match &mut self.forwarding {
+                Some(forwarding) => forwarding.coordinator_gone(&mut self.engine, &mut self.units, link),
+                None => drop(self.units.of_link(link)),
+            }
+        }
+    }
+
+    /// A client ends a unit of work. None where that is the business of the owner of its messages' queues first.
+    fn unit_asked(&mut self, asked: Box<UnitAsked>) -> Option<Event> {
+        let (unit, commits) = match &asked.step {
+            Ok(UnitStep::Commit(unit)) => (*unit, true),
+            Ok(UnitStep::BackOut(unit)) => (*unit, false),
+            _ => return Some(Event::Unit(asked)),
+        };
+        let is_used = self.units.ends(unit);
+        if let Some(forwarding) = self.forwarding.as_mut().filter(|forwarding| is_used && forwarding.has_unit(unit)) {
+            forwarding.fail_mixed(unit);
+        }
+        let UnitAsked { link, id, settled, beyond_credit, .. } = *asked;
+        let ends = EndAsked { unit, link, id, settled, beyond_credit };
+        let is_taken = |forwarding: &mut Box<Forwarding>| forwarding.end_unit(&mut self.engine, ends, commits);
+        match self.forwarding.as_mut().is_some_and(is_taken) {
+            true => None,
+            false => Some(Event::Unit(asked)),
+        }
     }
 }
 
 impl FrontEnd for Amqp {
     fn poll_event(&mut self) -> Option<Event> {
         loop {
+            if let Some(forwarding) = &mut self.forwarding {
+                if let Some(event) = forwarding.poll_event() {
+                    return Some(event);
+                }
+                if forwarding.is_its(self.engine.peek_event()?) {
+                    let event = self.engine.poll_event()?;
+                    forwarding.take(&mut self.engine, &mut self.units, event);
+                    continue;
+                }
+            }
             if let Some(event) = frequent(self.engine.peek_event()?, &self.coordinators) {
                 self.engine.drop_event();
+                match event {
+                    Event::Unit(asked) => match self.unit_asked(asked) {
+                        Some(event) => return Some(event),
+                        None => continue,
+                    },
+                    Event::Delivery(Delivery { unit: Some(unit), .. }) | Event::Outcome { unit: Some(unit), .. } => {
+                        self.units.uses(unit);
+                    }
+                    _ => {}
+                }
                 return Some(event);
             }
             let event = match self.engine.poll_event()? {
@@ -172,6 +249,10 @@ impl FrontEnd for Amqp {
                 return event;
             }
         }
+    }
+
+    fn has_events(&self) -> bool {
+        self.forwarding.as_ref().is_some_and(|forwarding| forwarding.has_events())
     }
 
     fn challenge(&mut self, challenge: Bytes) {
@@ -253,10 +334,13 @@ impl FrontEnd for Amqp {
     }
 
     fn answer(&mut self, id: LinkId, message: DeliveryId, outcome: MessageOutcome, unit: Option<UnitId>) {
-        self.engine.dispose(link(id), delivery(message), outcomes::state(outcome, unit));
+        let verdict = self.forwarding.as_mut().and_then(|forwarding| forwarding.verdict(id, message));
+        let state = verdict.unwrap_or_else(|| outcomes::state(outcome, unit));
+        self.engine.dispose(link(id), delivery(message), state);
     }
 
     fn declared(&mut self, id: LinkId, message: DeliveryId, unit: UnitId) {
+        self.units.begun(unit, id);
         let state = DeliveryState::Declared { txn_id: outcomes::txn_id(unit) };
         self.engine.dispose(link(id), delivery(message), state);
     }
@@ -282,6 +366,10 @@ impl FrontEnd for Amqp {
 
     fn drained(&mut self, id: LinkId) {
         self.engine.drained(link(id));
+    }
+
+    fn forwards(&mut self) -> Option<&mut dyn Forwards> {
+        Some(self)
     }
 
     fn way_out(&mut self) -> Option<&mut dyn WayOut> {
@@ -315,7 +403,7 @@ impl Wire for Amqp {
     }
 
     fn wants_input(&self) -> bool {
-        self.engine.wants_input()
+        self.engine.wants_input() && self.forwarding.as_ref().is_none_or(|forwarding| forwarding.has_room())
     }
 
     fn in_progress(&self) -> u64 {
@@ -340,6 +428,9 @@ impl Wire for Amqp {
 
     fn output_written(&mut self, count: usize) {
         self.engine.output_written(count);
+        if let Some(forwarding) = &mut self.forwarding {
+            forwarding.written(&mut self.engine);
+        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

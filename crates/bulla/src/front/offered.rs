@@ -44,7 +44,8 @@ fn offer(certificate: bool, tokens: bool, bare: bool) -> SaslOffer {
     let external = certificate.then_some(Mechanism::External);
     let bearer = tokens.then_some(Mechanism::OAuthBearer);
     let strong = external.into_iter().chain([Mechanism::ScramSha256]).chain(bearer);
-    SaslOffer { mechanisms: strong.chain([Mechanism::Plain, Mechanism::Anonymous]).collect(), allow_bare_amqp: bare }
+    let mechanisms = strong.chain([Mechanism::Plain, Mechanism::Anonymous, Mechanism::Ticket]).collect();
+    SaslOffer { mechanisms, allow_bare_amqp: bare }
 }
 
 #[cfg(test)]

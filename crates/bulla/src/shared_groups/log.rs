@@ -70,7 +70,12 @@ pub(crate) fn open(
         }
     });
     options.thread_begins = Arc::new(|| role::begin(Role::Journal));
-    Ok(Box::new(JetStreamLog::open(options)?))
+    let (tickets, name) = (Arc::downgrade(manager), group.to_owned());
+    options.answers = Arc::new(move |question| super::tickets::answer(&*tickets.upgrade()?, &name, question));
+    let log = JetStreamLog::open(options)?;
+    let asker = Arc::new(super::tickets::Desk(log.asker()));
+    manager.lock().groups_elsewhere.set_asker(group, asker);
+    Ok(Box::new(log))
 }
 
 /// A secret that others can read is none.

@@ -7,7 +7,6 @@
 
 use super::{Numbers, hold, log, scratch_of};
 use crate::catalog::SharedGroup;
-use crate::catalog::objects::Redirect;
 use crate::catalog::status::{GroupState, GroupStatus};
 use crate::catalog::system_queues::{dead_letter_queue_of, error_queue_of};
 use crate::catalog::{Change, LocalQueue, Sort};
@@ -291,10 +290,9 @@ impl Member {
             let host = host.trim_start_matches('[').trim_end_matches(']');
             (host.len() <= HOST_CHARS_MAX).then_some((host.to_owned(), port.parse().ok()?))
         });
-        let mut elsewhere = GroupElsewhere::new(standby.queue_names(), standby.object_names());
-        elsewhere.owner = standby.owner().map(|(owner, _)| owner).unwrap_or_default();
-        elsewhere.address = address.filter(|_| self.definition.redirect != Redirect::No);
-        elsewhere.connections = self.definition.redirect == Redirect::Connection;
+        let owner = standby.owner().map(|(owner, _)| owner).unwrap_or_default();
+        let (queues, objects) = (standby.queue_names(), standby.object_names());
+        let elsewhere = GroupElsewhere::new(&self.definition, owner, address, queues, objects);
         self.manager.lock().groups_elsewhere.set(&self.group, elsewhere);
     }
 

@@ -2,6 +2,8 @@
 
 mod log;
 mod member;
+#[cfg(feature = "shared")]
+mod tickets;
 
 use crate::catalog::SharedGroup;
 use crate::catalog::status::{GroupState, GroupStatus};

@@ -8,6 +8,7 @@ mod active;
 mod arrival;
 mod calls;
 mod connection;
+mod forwarded;
 #[cfg(test)]
 pub(crate) mod pipe;
 mod precedence;
@@ -36,6 +37,7 @@ use bulla_core::core::{Core, tick_of};
 use bulla_device::role::{self, Role};
 use bulla_device::scheduler::Answer;
 use connection::{Connection, SocketTransport};
+use forwarded::{ForwardedLinks, OwnerAnswered};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use precedence::Precedence;
@@ -86,6 +88,8 @@ pub(crate) struct Dispatcher {
     notices: Vec<Notice>,
     /// Administrators that wait to be told of the connections; answered without the queues' lock.
     questions: Vec<Question>,
+    /// Connections to owners of shared groups.
+    forwarded: ForwardedLinks,
     signatures: Signatures,
     /// Connections that are not read, because too much is arriving on all of them.
     line: Line,
@@ -161,6 +165,7 @@ impl Dispatcher {
             core: Core::new(index, manager, mailbox, generation, now),
             notices: Vec::new(),
             questions: Vec::new(),
+            forwarded: ForwardedLinks::default(),
             signatures,
             line: Line::default(),
             precedence: Precedence::default(),
@@ -238,7 +243,8 @@ impl Dispatcher {
     }
 
     fn has_work(&self) -> bool {
-        !self.active.is_empty() || !self.core.local.serving.list.is_empty() || self.any_pending()
+        let has_links = !self.active.is_empty() || !self.forwarded.is_idle();
+        has_links || !self.core.local.serving.list.is_empty() || self.any_pending()
     }
 
     fn any_pending(&self) -> bool {
@@ -248,8 +254,10 @@ impl Dispatcher {
     /// One turn; `more_ready` where the system may know of more connections than it has told.
     fn turn(&mut self, more_ready: bool) {
         self.read(more_ready);
+        self.read_forwarded();
         self.work();
         self.write();
+        self.write_forwarded();
         self.precedence.end(|| self.core.local.manager.clock.since(self.core.local.now));
         self.resume();
         self.active.retain(|key| {
@@ -405,6 +413,7 @@ impl Dispatcher {
         left_stores::end_links(&mut self.core.peers, &mut self.core.local, state);
         self.tell_of_deadlines();
         self.for_active(|dispatcher, key| dispatcher.core.events_of(key, state));
+        self.call_owners(state);
         self.core.channel_turns(state);
         self.core.local.notice_changes(state);
         if self.core.local.now >= self.next_tick {
@@ -615,6 +624,10 @@ impl Dispatcher {
                 token @ (LISTEN_CLEAR | LISTEN_TLS | LISTEN_HTTP | LISTEN_HTTPS) => {
                     self.ports.iter_mut().filter(|port| port.token == token).for_each(|port| port.pending = true);
                 }
+                token if ForwardedLinks::has(token) => {
+                    let is_readable = event.is_readable() || event.is_read_closed();
+                    self.forwarded.note_readiness(token, is_readable, event.is_writable());
+                }
                 Token(key) => {
                     let Some(peer) = self.core.peers.get_mut(key) else { continue };
                     peer.transport.read_closed |= event.is_read_closed();
@@ -671,11 +684,14 @@ impl Dispatcher {
                 let began = self.clock().now();
                 match arrival.downcast::<Arrival>() {
                     Ok(arrival) => self.arrived(*arrival),
-                    Err(other) => {
-                        if let Ok(answered) = other.downcast::<Answered>() {
-                            self.answered(&answered);
+                    Err(other) => match other.downcast::<Answered>() {
+                        Ok(answered) => self.answered(&answered),
+                        Err(other) => {
+                            if let Ok(answered) = other.downcast::<OwnerAnswered>() {
+                                self.owner_answered(*answered);
+                            }
                         }
-                    }
+                    },
                 }
                 self.precedence.took(self.core.local.manager.clock.since(began));
             }
@@ -735,6 +751,7 @@ impl Dispatcher {
             self.ports.iter_mut().for_each(|port| port.pending = true);
         }
         self.core.tick(state);
+        self.tick_forwarded();
         if self.core.local.manager.stopping.load(Ordering::Acquire) && self.stop_by.is_none() {
             self.begin_to_stop(state);
         }
@@ -766,6 +783,7 @@ impl Dispatcher {
             }
             let began = self.clock().now();
             let mut peer = self.core.peers.remove(key);
+            self.leave_owners(&mut peer);
             self.core.deadlines.forget(key);
             peer.arriving.holds(0, 0, &self.core.local.manager.listening.arriving);
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.

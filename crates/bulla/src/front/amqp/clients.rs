@@ -39,6 +39,7 @@ pub(super) fn proof(mechanism: Mechanism, response: &[u8]) -> Proof {
             }
             None => Proof::UnreadableToken,
         },
+        Mechanism::Ticket => Proof::Ticket(Zeroizing::new(response.to_vec())),
         Mechanism::ScramSha256 => Proof::Scram(Bytes::copy_from_slice(response)),
     }
 }

@@ -80,6 +80,8 @@ const LIFETIMES: [(u64, &str); 4] = [
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) session: SessionId,
+    /// The attach as it came, for a link that is forwarded.
+    pub(super) wanted: Box<IncomingAttach>,
     role: Role,
     source: Option<Source>,
     target: Option<AnyTarget>,
@@ -91,9 +93,10 @@ pub(super) struct Asked {
 
 /// What a client wants of a link, and what its answer repeats.
 pub(super) fn asked(wanted: IncomingAttach) -> (Attach, Asked) {
+    let as_it_came = Box::new(wanted.clone());
     let IncomingAttach { link, session, name, role, source, target, desired_capabilities: desired, .. } = wanted;
     let asks_for_delays = has(&desired, DELAYED_DELIVERY);
-    let mut asked = Asked { session, role, source, target, no_local: None, asks_for_delays };
+    let mut asked = Asked { session, wanted: as_it_came, role, source, target, no_local: None, asks_for_delays };
     let outcomes = asked.source.as_ref().map(|source| source.outcomes.as_slice()).unwrap_or_default();
     let takes_rejected = outcomes.is_empty() || has(outcomes, REJECTED_OUTCOME);
     let mut unreadable = None;
