@@ -20,3 +20,4 @@ mod table;
 pub use asker::Asker;
 pub use log::JetStreamLog;
 pub use options::*;
+pub use shared::Ownership;

@@ -26,23 +26,26 @@ pub(crate) enum Told {
     Failed(String),
 }
 
-/// A claim that succeeded.
+/// A claim that succeeded, and what is known of it since.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Ownership {
-    pub(crate) epoch: u64,
+pub struct Ownership {
+    /// The owner's epoch.
+    pub epoch: u64,
     /// The sequence of the epoch record, which every append expects to be the last.
-    pub(crate) fence: u64,
+    pub fence: u64,
     /// The sequence of the owner's last message.
-    pub(crate) last: u64,
-    /// Before that nothing is sent: the former owner may still send. By [`uptime`].
-    pub(crate) sends_from: Duration,
-    /// When the request began that showed last that there is no other owner. By [`uptime`].
-    pub(crate) shown: Duration,
+    pub last: u64,
+    /// Before that nothing is sent: the former owner may still send. By a clock that goes on while the process is
+    /// stopped, as `shown`.
+    pub sends_from: Duration,
+    /// When the request began that showed last that there is no other owner.
+    pub shown: Duration,
 }
 
 impl Ownership {
     /// Whether what is in the log may be sent.
-    pub(crate) fn is_sure(&self, now: Duration) -> bool {
+    #[must_use]
+    pub fn is_sure(&self, now: Duration) -> bool {
         now >= self.sends_from && now.saturating_sub(self.shown) <= OWNED_FOR
     }
 }

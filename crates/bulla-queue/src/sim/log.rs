@@ -1,6 +1,6 @@
 //! A log in memory that behaves like an engine on other machines: it answers when it likes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -41,9 +41,13 @@ pub struct SimEngine(Arc<Mutex<Engine>>);
 #[derive(Debug, Default)]
 struct Engine {
     epoch: u64,
+    /// Who claimed last, where that was said.
+    owner: String,
     start: u64,
     end: u64,
     batches: VecDeque<Batch>,
+    /// Identities of all batches that have entered: the owner's epoch, and the position.
+    entered: BTreeSet<(u64, u64)>,
     /// No owner can see whether there is another one.
     looks_unanswered: bool,
 }
@@ -70,6 +74,43 @@ impl SimEngine {
     /// Whether the owner is answered when it looks whether there is another one. It is, where nothing is said.
     pub fn answer_looks(&self, answers: bool) {
         self.engine().looks_unanswered = !answers;
+    }
+
+    /// Somebody of that name becomes the owner, whoever was it before: the new epoch and the end of the log.
+    pub fn claim(&self, owner: &str) -> (Epoch, Position) {
+        let mut engine = self.engine();
+        engine.epoch += 1;
+        owner.clone_into(&mut engine.owner);
+        (Epoch(engine.epoch), Position(engine.end))
+    }
+
+    /// The name and the epoch of who claimed last; none where nobody has.
+    #[must_use]
+    pub fn owner(&self) -> Option<(String, Epoch)> {
+        let engine = self.engine();
+        (engine.epoch > 0).then(|| (engine.owner.clone(), Epoch(engine.epoch)))
+    }
+
+    /// A batch of an owner arrives: says where the log ends behind it. One that was there before changes nothing and is
+    /// told the same, also where another owner came since: so does an engine that knows batches by their identity.
+    ///
+    /// # Errors
+    /// The epoch of the owner that it is refused for.
+    ///
+    /// # Panics
+    /// Where an owner leaves a gap, or writes over what is there.
+    pub fn append(&self, epoch: Epoch, batch: Batch) -> Result<Position, Epoch> {
+        let mut engine = self.engine();
+        if engine.entered.contains(&(epoch.0, batch.at)) {
+            return Ok(batch.end());
+        }
+        if epoch.0 != engine.epoch {
+            return Err(Epoch(engine.epoch));
+        }
+        assert_eq!(batch.at, engine.end, "a batch of owner {} came where the log does not end", epoch.0);
+        engine.entered.insert((epoch.0, batch.at));
+        engine.enter(batch);
+        Ok(Position(engine.end))
     }
 
     /// Bytes of all batches that are kept.

@@ -5,7 +5,7 @@
 //! nothing. What is sent is safe by [`Log::is_surely_owned`](bulla_queue::Log::is_surely_owned). How long a silence is waited for only
 //! decides how soon there is an owner again.
 
-use super::{Numbers, hold, log, scratch_of};
+use super::{Numbers, hold};
 use crate::catalog::SharedGroup;
 use crate::catalog::status::{GroupState, GroupStatus};
 use crate::catalog::system_queues::{dead_letter_queue_of, error_queue_of};
@@ -13,19 +13,18 @@ use crate::catalog::{Change, LocalQueue, Sort};
 use crate::further_stores::Joining;
 use crate::groups_elsewhere::GroupElsewhere;
 use crate::manager::Manager;
-use crate::random::Random;
 use crate::stores::NamedStore;
 use crate::wall_clock::wall_ms;
 use bulla_queue::log::{Claim, Epoch, LogError, Position, Survives};
-use bulla_queue::{DirStorage, FileSpill, Limits, OpenError, SPILL_BYTES_MAX_DEFAULT, Standby, Store, StoreNumber};
-use std::path::{Path, PathBuf};
+use bulla_queue::{Limits, Log, OpenError, Spill, Standby, Store, StoreNumber};
+use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// How often a member looks. A claim asks whether the owner is there, so this is how often an owner is asked, too.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long an owner that has gone by itself still answers: members have looked by then.
-const ANSWERS_ON: Duration = Duration::from_millis(300);
+pub(crate) const ANSWERS_ON: Duration = Duration::from_millis(300);
 /// The first pause after something failed; each further one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 /// The longest of these pauses.
@@ -54,6 +53,14 @@ const HOST_CHARS_MAX: usize = 255;
 const ADDRESS_NOTE: &str = "group.address";
 /// The note of an owner that has gone by itself: its epoch.
 const LEFT_NOTE: &str = "group.left";
+
+/// What a member needs of the world: the rest of it is the queue manager's.
+pub(crate) struct Outside {
+    /// Connects to the group's log. Waits for the network.
+    pub(crate) log: Box<dyn FnMut() -> Result<Box<dyn Log>, LogError> + Send>,
+    /// Opens an empty scratch space for messages that leave memory, or says why there is none.
+    pub(crate) scratch: Box<dyn FnMut() -> Result<Box<dyn Spill>, String> + Send>,
+}
 
 /// What a member is told.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -86,12 +93,13 @@ struct Standing {
     told: Option<(Option<Position>, Instant)>,
 }
 
-/// A member of a group.
-pub(super) struct Member {
+/// A member of a group. Time and all that is outside come from its queue manager's clock and from [`Outside`], so that
+/// it runs in a simulation as it does on its thread.
+pub(crate) struct Member {
     manager: Arc<Manager>,
     group: String,
     definition: SharedGroup,
-    scratch: PathBuf,
+    outside: Outside,
     numbers: Arc<Numbers>,
     status: Arc<Mutex<GroupStatus>>,
     part: Part,
@@ -116,20 +124,20 @@ impl From<OpenError> for Failed {
 }
 
 impl Member {
-    pub(super) fn new(
+    pub(crate) fn new(
         manager: Arc<Manager>,
         group: &str,
         definition: &SharedGroup,
-        scratch: &Path,
+        outside: Outside,
         numbers: Arc<Numbers>,
         status: Arc<Mutex<GroupStatus>>,
     ) -> Self {
-        let now = Instant::now();
+        let now = manager.clock.now();
         Self {
             manager,
             group: group.to_owned(),
             definition: definition.clone(),
-            scratch: scratch_of(scratch, group),
+            outside,
             numbers,
             status,
             part: Part::Away { at: now },
@@ -143,24 +151,38 @@ impl Member {
     /// Goes on until it is told to end.
     pub(super) fn run(mut self, orders: &mpsc::Receiver<Order>) {
         loop {
-            self.step(Instant::now());
+            self.step(self.manager.clock.now());
             match orders.recv_timeout(LOOK_EVERY) {
-                Ok(Order::TakeOver) => {
-                    // An owner has what is asked for, and must not take it back when it is deposed later.
-                    self.is_forced = !matches!(self.part, Part::Owning { .. });
-                    if let Part::Away { at } = &mut self.part {
-                        *at = Instant::now();
-                    }
-                }
+                Ok(Order::TakeOver) => self.take_over(),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Ok(Order::End) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.leave();
-        self.enter(GroupState::Stopped);
+        let left = self.end();
+        if left.is_some() {
+            std::thread::sleep(ANSWERS_ON);
+        }
     }
 
-    fn step(&mut self, now: Instant) {
+    /// The operator's word: it owns the group from its next step on, also where another member does.
+    pub(crate) fn take_over(&mut self) {
+        // An owner has what is asked for, and must not take it back when it is deposed later.
+        self.is_forced = !matches!(self.part, Part::Owning { .. });
+        if let Part::Away { at } = &mut self.part {
+            *at = self.manager.clock.now();
+        }
+    }
+
+    /// Takes no part any more. What it owned is to stay for [`ANSWERS_ON`]: a member that asks just now gets its answer,
+    /// and reads on. Else it would wait out a silence.
+    pub(crate) fn end(&mut self) -> Option<NamedStore> {
+        let left = self.leave();
+        self.enter(GroupState::Stopped);
+        left
+    }
+
+    /// Looks, and does what is due. To be called each [`LOOK_EVERY`].
+    pub(crate) fn step(&mut self, now: Instant) {
         let stepped = match std::mem::replace(&mut self.part, Part::Away { at: now }) {
             Part::Away { at } if now < at => Ok(Part::Away { at }),
             Part::Away { .. } => self.look_for_the_log(),
@@ -184,7 +206,7 @@ impl Member {
     fn look_for_the_log(&mut self) -> Result<Part, Failed> {
         let full = || Failed { why: "there are as many groups here as there may be".to_owned(), pause: None };
         let number = self.numbers.take(&self.manager).ok_or_else(full)?;
-        match log::open(&self.manager, &self.group, &self.definition, &self.status) {
+        match (self.outside.log)() {
             Ok(log) => {
                 let standby = Standby::numbered(number, log);
                 Ok(Part::Standing(Box::new(Standing { number, standby, counted: None, told: None })))
@@ -312,14 +334,12 @@ impl Member {
     fn join(&mut self, standby: Standby, number: StoreNumber) -> Result<(), Failed> {
         self.enter(GroupState::Claiming);
         let failed = |why: String| Failed { why, pause: Some(PAUSE_AFTER_CLAIM) };
-        std::fs::create_dir_all(&self.scratch)
-            .map_err(|error| failed(format!("{}: {error}", self.scratch.display())))?;
-        let storage = DirStorage::new(self.scratch.clone());
-        let scratch = FileSpill::open(storage, SPILL_BYTES_MAX_DEFAULT).map_err(|error| failed(error.to_string()))?;
+        let scratch = (self.outside.scratch)().map_err(failed)?;
         let limits = limits(self.definition.log_bytes);
-        let mut store: Store = standby.into_store(Box::new(scratch), limits, Instant::now())?;
-        let identity = Random::system().bytes();
-        store.ensure_identity(identity, Instant::now()).map_err(|error| failed(error.to_string()))?;
+        let now = self.manager.clock.now();
+        let mut store: Store = standby.into_store(scratch, limits, now)?;
+        let identity = self.manager.random().bytes();
+        store.ensure_identity(identity, now).map_err(|error| failed(error.to_string()))?;
         let epoch = store.log_status().owner.map_or(0, |(_, Epoch(epoch))| epoch);
         let joining = Joining::read(NamedStore { name: self.group.clone(), store });
         let joining = joining.map_err(|error| failed(error.to_string()))?;
@@ -398,12 +418,17 @@ impl Member {
     }
 
     /// It closes what is open here, and says so in the log: another member needs no silence to take over.
-    fn leave(&mut self) {
-        let number = match std::mem::replace(&mut self.part, Part::Away { at: Instant::now() }) {
-            Part::Away { .. } => return self.manager.lock().groups_elsewhere.remove(&self.group),
+    fn leave(&mut self) -> Option<NamedStore> {
+        let now = self.manager.clock.now();
+        let number = match std::mem::replace(&mut self.part, Part::Away { at: now }) {
+            Part::Away { .. } => {
+                self.manager.lock().groups_elsewhere.remove(&self.group);
+                return None;
+            }
             Part::Standing(standing) => {
                 self.manager.lock().groups_elsewhere.remove(&self.group);
-                return self.numbers.give_back(standing.number);
+                self.numbers.give_back(standing.number);
+                return None;
             }
             Part::Owning { number, .. } => number,
         };
@@ -416,19 +441,21 @@ impl Member {
             left
         };
         self.manager.ring_all();
-        let Some(NamedStore { mut store, .. }) = left else { return };
-        let epoch = store.log_status().owner.map_or(0, |(_, Epoch(epoch))| epoch);
-        let noted = store.commit(Vec::new(), &[], &[(LEFT_NOTE, Some(&epoch.to_le_bytes()[..]))]);
+        let mut left = left?;
+        let epoch = left.store.log_status().owner.map_or(0, |(_, Epoch(epoch))| epoch);
+        let noted = left.store.commit(Vec::new(), &[], &[(LEFT_NOTE, Some(&epoch.to_le_bytes()[..]))]);
         let closed = noted.map(drop).map_err(|error| error.to_string());
-        let closed = closed.and_then(|()| store.sync(Instant::now()).map_err(|error| error.to_string()));
+        let closed = closed.and_then(|()| left.store.sync(now).map_err(|error| error.to_string()));
         match closed {
             Ok(()) => {
                 crate::note!("shared group {}: given up", self.group);
-                // A member that asks just now gets its answer, and reads on: else it would wait out a silence.
-                std::thread::sleep(ANSWERS_ON);
+                Some(left)
             }
             // Others take it over once this one is silent.
-            Err(why) => crate::warning!("shared group {}: given up, which its log does not say: {why}", self.group),
+            Err(why) => {
+                crate::warning!("shared group {}: given up, which its log does not say: {why}", self.group);
+                None
+            }
         }
     }
 
@@ -437,7 +464,7 @@ impl Member {
         if status.state == state && status.since_ms > 0 {
             return;
         }
-        (status.state, status.since_ms) = (state, wall_ms(SystemTime::now()));
+        (status.state, status.since_ms) = (state, wall_ms(self.manager.clock.wall()));
         if state == GroupState::Standby {
             crate::note!("shared group {}: owned by {}", self.group, status.owner);
         }

@@ -10,6 +10,10 @@ use crate::catalog::status::{GroupState, GroupStatus};
 use crate::manager::Manager;
 use bulla_device::role::{self, Role};
 use bulla_queue::StoreNumber;
+use bulla_queue::{DirStorage, FileSpill, SPILL_BYTES_MAX_DEFAULT};
+pub(crate) use member::Outside;
+#[cfg(all(test, feature = "shared"))]
+pub(crate) use member::{ANSWERS_ON, LOOK_EVERY, Member as SimulatedMember};
 use member::{Member, Order};
 use std::collections::BTreeMap;
 use std::io;
@@ -49,7 +53,7 @@ pub(crate) struct SharedGroups {
 
 /// Numbers of stores that are about to be opened.
 #[derive(Default)]
-struct Numbers(Mutex<Vec<StoreNumber>>);
+pub(crate) struct Numbers(Mutex<Vec<StoreNumber>>);
 
 /// A member's thread.
 struct Running {
@@ -76,7 +80,8 @@ impl SharedGroups {
         }
         let (orders, given) = mpsc::channel();
         let status = Arc::new(Mutex::new(GroupStatus { state: GroupState::Connecting, ..GroupStatus::default() }));
-        let member = Member::new(manager.clone(), group, definition, scratch, self.numbers.clone(), status.clone());
+        let outside = outside(manager, group, definition, &status, scratch_of(scratch, group));
+        let member = Member::new(manager.clone(), group, definition, outside, self.numbers.clone(), status.clone());
         let thread = std::thread::Builder::new().name(format!("member-{group}")).spawn(move || {
             role::begin(Role::QueueManager);
             member.run(&given);
@@ -153,6 +158,26 @@ impl Numbers {
 
     fn give_back(&self, number: StoreNumber) {
         hold(&self.0).retain(|taken| *taken != number);
+    }
+}
+
+/// The group's log in its engine, and a folder for what does not fit into memory.
+fn outside(
+    manager: &Arc<Manager>,
+    group: &str,
+    definition: &SharedGroup,
+    status: &Arc<Mutex<GroupStatus>>,
+    scratch: PathBuf,
+) -> Outside {
+    let (manager, name, definition, status) = (manager.clone(), group.to_owned(), definition.clone(), status.clone());
+    Outside {
+        log: Box::new(move || log::open(&manager, &name, &definition, &status)),
+        scratch: Box::new(move || {
+            std::fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
+            let storage = DirStorage::new(scratch.clone());
+            let spill = FileSpill::open(storage, SPILL_BYTES_MAX_DEFAULT).map_err(|error| error.to_string())?;
+            Ok(Box::new(spill))
+        }),
     }
 }
 

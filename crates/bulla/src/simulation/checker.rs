@@ -101,10 +101,14 @@ pub(super) struct Counts {
     pub(super) deliveries: u64,
     pub(super) audits: u64,
     pub(super) crashes: u64,
+    /// Claims of a group's log.
+    pub(super) claims: u64,
+    /// Batches of owners that were deposed, which the log has refused.
+    pub(super) refused_batches: u64,
 }
 
 impl Checker {
-    /// Of queue managers with channels between them.
+    /// Of queue managers with channels between them, or of members of a group.
     pub(super) fn of_crossing() -> Self {
         Self { crosses: true, ..Self::default() }
     }
@@ -120,6 +124,11 @@ impl Checker {
         self.last_number += 1;
         self.facts.insert(self.last_number, fact);
         self.last_number
+    }
+
+    /// Whether a message is.
+    pub(super) fn is_persistent(&self, number: Number) -> bool {
+        self.facts.get(&number).is_some_and(|fact| fact.persistent)
     }
 
     /// An operation that is about to be asked for.

@@ -81,6 +81,10 @@ pub(super) struct Client {
     last_token: u64,
     is_up: bool,
     pub(super) is_over: bool,
+    /// The machine does not own the queues that clients put on and get from.
+    pub(super) is_elsewhere: bool,
+    /// How often they had another owner since this client came.
+    era: u64,
 }
 
 /// A link.
@@ -89,13 +93,17 @@ struct Link {
     name: u64,
     kind: LinkKind,
     is_open: bool,
+    /// When it was attached.
+    era: u64,
+    /// Its queue has had another owner since: nothing durable can come of it, and what it brings may be old.
+    is_void: bool,
     /// What was put there without an answer, by token, on a queue that refuses nothing.
     settled: Vec<(u64, OperationId)>,
 }
 
 impl Link {
-    fn new(name: u64, kind: LinkKind) -> Self {
-        Self { name, kind, is_open: false, settled: Vec::new() }
+    fn new(name: u64, kind: LinkKind, era: u64) -> Self {
+        Self { name, kind, is_open: false, era, is_void: false, settled: Vec::new() }
     }
 
     /// The queue manager has taken all messages before that token, or all.
@@ -143,6 +151,10 @@ struct Unit {
     is_ending: bool,
     /// Whether anything is put or got in it.
     is_empty: bool,
+    /// Whether any of that is persistent: it takes a log to commit it.
+    is_durable: bool,
+    /// It was begun with another owner of the queues.
+    is_void: bool,
 }
 
 /// What an outcome answers.
@@ -184,7 +196,7 @@ impl Client {
         let session = engine.begin();
         let wanted = Coordinator { capabilities: vec![LOCAL_TRANSACTIONS] };
         let coordinator = engine.attach(session, AttachRequest::coordinator("units", wanted));
-        let link = Link::new(on.name(), LinkKind::Coordinator);
+        let link = Link::new(on.name(), LinkKind::Coordinator, 0);
         Self {
             name,
             pipe,
@@ -201,6 +213,8 @@ impl Client {
             last_token: 0,
             is_up: false,
             is_over: false,
+            is_elsewhere: false,
+            era: 0,
         }
     }
 
@@ -284,6 +298,22 @@ impl Client {
         on.checker.holds_nothing(|holder| names.contains(&holder));
     }
 
+    /// Another machine owns the queues from now on, or the same one anew. Links that were open are of no use, and their
+    /// client does not know it: what it does there can't come into the log any more.
+    pub(super) fn owner_changed(&mut self, checker: &mut Checker) {
+        self.era += 1;
+        let of_queues = |link: &&mut Link| matches!(link.kind, LinkKind::Puts(_) | LinkKind::Gets { .. });
+        let mut names = Vec::new();
+        for link in self.links.values_mut().filter(of_queues) {
+            link.is_void |= link.is_open;
+            names.push(link.name);
+        }
+        checker.holds_nothing(|holder| names.contains(&holder));
+        for unit in self.units.iter_mut().filter(|unit| !unit.is_empty && !unit.is_ending) {
+            unit.is_void = true;
+        }
+    }
+
     /// Links that could do something and wait for the queue manager: by name, with their queue, and whether they put.
     pub(super) fn waits(&self) -> impl Iterator<Item = (u64, Queue, bool)> {
         self.links.iter().filter(|(_, link)| link.is_open).filter_map(|(id, link)| {
@@ -341,7 +371,7 @@ impl Client {
         };
         on.tell(format!("client {} attaches {name}, puts {puts}, {address}", self.name));
         let link = self.engine.attach(self.session, request);
-        self.links.insert(link, Link::new(name, kind));
+        self.links.insert(link, Link::new(name, kind, self.era));
         if !puts {
             self.engine.set_credit(link, on.random.u32(1..=CREDIT_MAX));
         }
@@ -361,7 +391,7 @@ impl Client {
         };
         on.tell(format!("client {} attaches {name} with a queue of its own", self.name));
         let link = self.engine.attach(self.session, request);
-        self.links.insert(link, Link::new(name, kind));
+        self.links.insert(link, Link::new(name, kind, self.era));
         if matches!(kind, LinkKind::GetsOwn) {
             self.engine.set_credit(link, CREDIT_MAX);
         }
@@ -406,7 +436,8 @@ impl Client {
             // What is on its way to it comes back, and may be delivered elsewhere before the detach is answered.
             on.checker.disturb(queue);
         }
-        for held in self.held.extract_if(.., |held| held.link == id) {
+        let is_void = link.is_void;
+        for held in self.held.extract_if(.., |held| held.link == id).filter(|_| !is_void) {
             on.checker.gives_back(held.queue, held.number);
         }
         self.engine.detach(id, true, None);
@@ -414,13 +445,18 @@ impl Client {
 
     fn put(&mut self, on: &mut Surroundings<'_>) {
         let Some(id) = self.some_link(on.random, |link| matches!(link.kind, LinkKind::Puts(_))) else { return };
-        let Link { name, kind: LinkKind::Puts(queue), .. } = self.links[&id] else { return };
+        let Link { name, kind: LinkKind::Puts(queue), is_void, .. } = self.links[&id] else { return };
         if !self.engine.can_send(id) {
             return;
         }
-        let unit = self.units.iter_mut().filter(|unit| !unit.is_ending).last().filter(|_| on.random.bool());
+        let fits = |unit: &&mut Unit| !unit.is_ending && unit.is_void == is_void;
+        let mut unit = self.units.iter_mut().filter(fits).last().filter(|_| on.random.bool());
         let group = unit.as_ref().map_or(name, |unit| unit.name << 32 | name);
         let fact = Fact { priority: on.random.u8(..3) * 4, persistent: on.random.u8(..4) > 0, group };
+        if let Some(unit) = &mut unit {
+            unit.is_durable |= fact.persistent;
+        }
+        let is_in_unit = unit.is_some();
         let number = on.checker.number(fact);
         let filler = match on.random.u8(..128) {
             0 => on.random.usize(..LARGE_FILLER_BYTES_MAX),
@@ -446,6 +482,9 @@ impl Client {
                 on.checker.publishes(operation, queues, number);
             }
         }
+        if is_void && fact.persistent && !is_in_unit {
+            on.checker.undone(operation).expect("it begins");
+        }
         on.tell(format!("client {} puts {number} on {name}: {fact:?} {filler} {txn_id:?}", self.name));
         let sent = match txn_id {
             None => self.engine.send(id, token, payload, settled),
@@ -470,11 +509,26 @@ impl Client {
             return;
         }
         let held = self.held.remove(on.random.usize(..self.held.len()));
-        let Link { kind: LinkKind::Gets { confirmed, .. }, .. } = self.links[&held.link] else { return };
-        let unit = self.units.iter_mut().filter(|unit| !unit.is_ending).last().filter(|_| on.random.bool());
+        let Link { kind: LinkKind::Gets { confirmed, .. }, is_void, .. } = self.links[&held.link] else { return };
+        let fits = |unit: &&mut Unit| !unit.is_ending && unit.is_void == is_void;
+        let mut unit = self.units.iter_mut().filter(fits).last().filter(|_| on.random.bool());
         let what = on.random.u32(..10);
+        let is_durable = on.checker.is_persistent(held.number);
+        if let Some(unit) = &mut unit {
+            unit.is_durable |= is_durable;
+        }
         on.tell(format!("client {} settles {} as {what}", self.name, held.number));
         let state = match (unit, what) {
+            (None, _) if is_void => {
+                let operation = on.checker.begin();
+                if is_durable {
+                    on.checker.undone(operation).expect("it begins");
+                }
+                if confirmed {
+                    self.removed.insert((held.link, held.delivery), operation);
+                }
+                DeliveryState::Accepted
+            }
             (Some(unit), _) => {
                 unit.is_empty = false;
                 unit.gets.push((held.queue, held.number));
@@ -527,8 +581,14 @@ impl Client {
             return;
         }
         unit.is_ending = true;
-        let (txn_id, operation, gets) = (unit.txn_id.clone(), unit.operation, std::mem::take(&mut unit.gets));
+        let (txn_id, operation, mut gets) = (unit.txn_id.clone(), unit.operation, std::mem::take(&mut unit.gets));
         let commits = on.random.u8(..5) > 0;
+        if unit.is_void {
+            gets.clear();
+            if unit.is_durable && commits {
+                on.checker.undone(operation).expect("it was not to end");
+            }
+        }
         on.tell(format!("client {} ends {txn_id:?}, commits {commits}", self.name));
         for (queue, number) in gets {
             if commits {
@@ -566,6 +626,12 @@ impl Client {
                 let is_there = opened.target.is_some() || opened.source.is_some();
                 if let Some(link) = self.links.get_mut(&opened.link) {
                     link.is_open = is_there;
+                    let is_of_queue = matches!(link.kind, LinkKind::Puts(_) | LinkKind::Gets { .. });
+                    if is_there && is_of_queue && (self.is_elsewhere || link.era != self.era) {
+                        // Which owner has opened it is not known.
+                        self.detach_link(opened.link, on);
+                        return Ok(());
+                    }
                     if matches!(link.kind, LinkKind::GetsOwn) {
                         self.own = opened.source.and_then(|source| source.address).map(|address| address.to_string());
                     }
@@ -588,7 +654,9 @@ impl Client {
                 }
                 let shown = shown(&delivery.payload)?;
                 on.tell(format!("client {} gets {} from {queue} by {}", self.name, shown.number, link.name));
-                on.checker.delivered(link.name, queue, shown)?;
+                if !link.is_void {
+                    on.checker.delivered(link.name, queue, shown)?;
+                }
                 self.held.push(Held { link: delivery.link, delivery: delivery.id, queue, number: shown.number });
             }
             Event::Outcome { token, state, .. } => self.answered(token, state, on)?,
@@ -648,8 +716,17 @@ impl Client {
             }
             (Asked::Declare, Some(DeliveryState::Declared { txn_id })) => {
                 let (operation, name) = (on.checker.begin(), on.name());
-                let unit =
-                    Unit { txn_id, operation, name, pending: 0, gets: Vec::new(), is_ending: false, is_empty: true };
+                let unit = Unit {
+                    txn_id,
+                    operation,
+                    name,
+                    pending: 0,
+                    gets: Vec::new(),
+                    is_ending: false,
+                    is_empty: true,
+                    is_durable: false,
+                    is_void: false,
+                };
                 self.units.push(unit);
                 Ok(())
             }

@@ -35,8 +35,8 @@ pub(super) fn lying_on(
 
 /// What clients leave behind that are gone must be nothing.
 pub(super) fn left_over(state: &State) -> Result<(), String> {
-    if let Some(queue) = state.uses.keys().find(|queue| state.store.attributes(**queue).is_none()) {
-        return Err(format!("{queue:?} is gone, and its use is not forgotten"));
+    if let Some((queue, usage)) = state.uses.iter().find(|(queue, _)| state.store.attributes(**queue).is_none()) {
+        return Err(format!("{queue:?} is gone, and its use is not forgotten: {usage:?}"));
     }
     if !state.temporary.queues.is_empty() || !state.temporary.owners.is_empty() {
         return Err(format!("temporary queues are left: {:?}", state.temporary.queues.keys()));

@@ -12,7 +12,7 @@
 //! Two queues are protected. What adapters do is done by the same thread, in the order in which it came. OpenSSL's
 //! randomness is its own, so nothing of a sealed message but its length is part of what happens.
 //!
-//! [`pair::Pair`] joins two queue managers by channels.
+//! [`pair::Pair`] joins two queue managers by channels; [`group::Group`] has three that are members of a group.
 //!
 //! What is not simulated: `objects.mqsc`, the audit log and the file of users, TLS, and the meters of processor time.
 
@@ -22,6 +22,8 @@ mod checker;
 mod client;
 mod events;
 mod full_journal;
+#[cfg(feature = "shared")]
+mod group;
 mod late_log;
 mod liar;
 mod look;
@@ -30,6 +32,8 @@ mod pair;
 mod patience;
 mod plain;
 mod protection;
+#[cfg(feature = "shared")]
+mod shared_log;
 mod two_stores;
 mod waiting_get;
 mod web;
@@ -49,9 +53,17 @@ const STEPS: u64 = 20_000;
 /// Of two queue managers.
 const PAIR_SEEDS: u64 = if cfg!(debug_assertions) { 4 } else { 16 };
 const PAIR_STEPS: u64 = 20_000;
+/// Of three members of a group.
+#[cfg(feature = "shared")]
+const GROUP_SEEDS: u64 = if cfg!(debug_assertions) { 3 } else { 8 };
+#[cfg(feature = "shared")]
+const GROUP_STEPS: u64 = 20_000;
+
+/// What follows from a seed, in so many steps.
+type Simulated = fn(u64, u64) -> Result<Run, String>;
 
 /// Runs a seed of a simulation, and says which it was where that fails.
-fn run(simulated: fn(u64, u64) -> Result<Run, String>, seed: u64, steps: u64) -> Run {
+fn run(simulated: Simulated, seed: u64, steps: u64) -> Run {
     /// Says the seed also where something panics.
     struct Says(u64);
     impl Drop for Says {
@@ -71,7 +83,7 @@ fn run(simulated: fn(u64, u64) -> Result<Run, String>, seed: u64, steps: u64) ->
 }
 
 /// Runs the seeds that are asked for, or new ones for the time that is asked for.
-fn run_all(simulated: fn(u64, u64) -> Result<Run, String>, usual_seeds: u64, usual_steps: u64) {
+fn run_all(simulated: Simulated, usual_seeds: u64, usual_steps: u64) {
     let (seeds, steps) = seeds_and_steps(usual_seeds, usual_steps);
     let seconds = std::env::var("BULLA_SECONDS").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
     // Each longer run has seeds of its own.
@@ -101,10 +113,19 @@ fn whatever_happens_channels_bring_each_message_once() {
 }
 
 #[test]
+#[cfg(feature = "shared")]
+fn whatever_happens_a_group_has_one_owner_and_keeps_what_was_promised() {
+    run_all(group::Group::run, GROUP_SEEDS, GROUP_STEPS);
+}
+
+#[test]
 fn a_seed_runs_the_same_way_twice() {
     let (seeds, _) = seeds_and_steps(3, STEPS);
+    let mut all: Vec<Simulated> = vec![World::run, Pair::run];
+    #[cfg(feature = "shared")]
+    all.push(group::Group::run);
     for seed in seeds {
-        for simulated in [World::run, Pair::run] {
+        for &simulated in &all {
             assert_eq!(run(simulated, seed, STEPS / 4).digest, run(simulated, seed, STEPS / 4).digest, "seed {seed}");
         }
     }

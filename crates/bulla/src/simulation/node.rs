@@ -304,9 +304,15 @@ impl Node {
         let is_synced = |queue| state.store.status(queue).is_none_or(|status| status.unsynced == 0);
         let is_stuck =
             !state.unfinished.messages.is_empty() || !state.store.queues().all(|(queue, _)| is_synced(queue));
+        // Its links to a store that has left end in its next turn.
+        let is_leaving = !state.left_stores.numbers(running.manager.live_dispatchers()).is_empty();
         drop(state);
         let adapters_rest = !running.manager.workers.adapters.has_tasks();
-        !is_stuck && adapters_rest && running.dispatcher.connections() == 0 && self.outside.due.get().is_none()
+        !is_stuck
+            && !is_leaving
+            && adapters_rest
+            && running.dispatcher.connections() == 0
+            && self.outside.due.get().is_none()
     }
 
     /// Does what waits for an adapter.
