@@ -442,6 +442,11 @@ impl Member {
         };
         self.manager.ring_all();
         let mut left = left?;
+        if !left.store.log_status().is_surely_owned {
+            // An owner before this one may still send, and who takes over from one that has gone does not wait for it.
+            crate::note!("shared group {}: given up before anything of it might be sent", self.group);
+            return None;
+        }
         let epoch = left.store.log_status().owner.map_or(0, |(_, Epoch(epoch))| epoch);
         let noted = left.store.commit(Vec::new(), &[], &[(LEFT_NOTE, Some(&epoch.to_le_bytes()[..]))]);
         let closed = noted.map(drop).map_err(|error| error.to_string());
