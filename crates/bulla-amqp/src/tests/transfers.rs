@@ -554,8 +554,8 @@ fn what_somebody_else_says_is_passed_on_as_it_is_said() {
         peer.engine.pass_on(link, ids[0], Some(state.clone()), false);
         assert_eq!(said(&mut peer), (0, false, Some(state)));
     }
-    peer.send(0, &disposition(Role::Sender, 0, Some(DeliveryState::Released), true));
-    assert_eq!(peer.events(), [Event::Settled { link, id: ids[0], state: Some(DeliveryState::Released) }]);
+    peer.send(0, &disposition(Role::Sender, 0, None, true));
+    assert_eq!(peer.events(), [Event::Settled { link, id: ids[0], state: Some(DeliveryState::Accepted) }]);
     // It may settle without a state.
     peer.engine.pass_on(link, ids[1], None, true);
     assert_eq!(said(&mut peer), (1, true, None));
