@@ -4,6 +4,7 @@
 # group-faults clients of shared queues while members and servers fail, GROUP_FAULTS times
 # shared-rates puts and gets of a shared queue beside the bare log, and of a local queue beside a group that is slow
 # group-claims two members claim a group of shared queues at once, 100 times
+# forwarding-cost what it costs to reach a shared queue by way of a member that does not own it
 # takeover how long a group of shared queues has no owner, after kill -9 and after TERM
 # test    everything: unit and integration tests, then the four unmodified clients and a suite of others against the program
 # simulate queue managers on a simulated clock, network and disk, for SECONDS; BULLA_SEED for one seed: tests/README.md
@@ -58,8 +59,8 @@ BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 # `make check test` runs unit tests once.
 NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
-.PHONY: run islands shared shared-rates takeover group-faults group-claims build test simulate past-defects \
-    interop check sbom bench timing measure hostile hostile-rights rotation-kills shared-faults key-rates lanes \
+.PHONY: run islands shared shared-rates forwarding-cost takeover group-faults group-claims build test simulate \
+    past-defects interop check sbom bench timing measure hostile hostile-rights rotation-kills shared-faults key-rates lanes \
     fuzz clients nats-server spire step-ca packages test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
@@ -76,6 +77,9 @@ shared: build $(NATS)
 
 shared-rates: build $(NATS)
 	cargo bench --package bulla-shared --bench rates
+
+forwarding-cost: build $(NATS) $(VENV)
+	$(PYTHON) tests/shared/forwarding.py
 
 takeover: build $(NATS) $(VENV)
 	$(PYTHON) tests/shared/takeover.py
