@@ -3,9 +3,8 @@
 use crate::authority::Entity;
 use crate::catalog::SharedGroup;
 use crate::catalog::objects::Redirect;
-use crate::front::forwards::Ticket;
 use crate::mqsc::kept;
-use crate::sign_in::tickets::Holder;
+use crate::sign_in::tickets::{Holder, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

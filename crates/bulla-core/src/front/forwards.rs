@@ -6,13 +6,8 @@
 use super::{Delivery, LinkId, Wire};
 use crate::catalog::reason::Forwarded;
 use crate::reason::Refusal;
+use crate::sign_in::tickets::Ticket;
 use std::time::Instant;
-
-/// Bytes of a [`Ticket`]: too many to be guessed.
-pub const TICKET_BYTES: usize = 32;
-
-/// What an owner gives a member, so that one connection may be a user's.
-pub type Ticket = [u8; TICKET_BYTES];
 
 /// A connection to an owner, among those of one front end.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

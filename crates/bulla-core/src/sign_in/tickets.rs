@@ -3,10 +3,15 @@
 //! A ticket is good once, for a short time, for one user, and for the queues of the group. Who may ask for one is a member
 //! of the group: it can write the group's log, in which rights on these queues are.
 
-use crate::front::forwards::Ticket;
 use crate::maps::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Bytes of a [`Ticket`]: too many to be guessed.
+pub const TICKET_BYTES: usize = 32;
+
+/// What an owner gives a member, so that one connection may be a user's.
+pub type Ticket = [u8; TICKET_BYTES];
 
 /// How long a ticket is good: a connection is made meanwhile.
 pub const TICKET_LASTS: Duration = Duration::from_secs(15);
@@ -57,7 +62,6 @@ impl Tickets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::forwards::TICKET_BYTES;
 
     fn holder(user: &str) -> Holder {
         Holder { group: "G".to_owned(), user: Some(user.to_owned()), ring: false }

@@ -3,11 +3,10 @@
 //! A question is its version, whether the user's proof is good enough for a ring, and the user, if any. Who can ask can write
 //! the group's log, too, and could give that user any right on the group's queues.
 
-use crate::front::forwards::Ticket;
 use crate::groups_elsewhere::AskOwner;
 use crate::manager::Manager;
 use crate::random::Random;
-use crate::sign_in::tickets::Holder;
+use crate::sign_in::tickets::{Holder, Ticket};
 use crate::users;
 use bulla_shared::Asker;
 

@@ -3,9 +3,10 @@
 use super::super::{core_link, core_session, link};
 use super::units::{Asked, Become, Unit, Units, Waiting, backed_out, within};
 use super::{Answers, WAITING_BYTES_MAX};
-use crate::front::forwards::{OwnerCall, Ticket};
+use crate::front::forwards::OwnerCall;
 use crate::front::{Delivery, LinkId, SessionId, UnitId, Wire};
 use crate::maps::HashMap;
+use crate::sign_in::tickets::Ticket;
 use bulla_amqp::types::{AnyTarget, Target};
 use bulla_amqp::{
     AttachReply, AttachRequest, Config, Connection, DeliveryId, DeliveryState, Error, Event, IncomingAttach,
