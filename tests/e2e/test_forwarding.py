@@ -37,7 +37,8 @@ def pair(managers, engine):
     group = f"FWD{next(NUMBERS)}"
     owner = member(managers, engine, "QM1", group)
     wait_for_state(owner, group, "OWNER")
-    owner.mqsc(f"DEFINE QLOCAL(F) QSGROUP({group}) MAXDEPTH(100000)\nDEFINE QLOCAL(F.SMALL) QSGROUP({group}) MAXDEPTH(3) FULL(REJECT)")
+    owner.mqsc(f"DEFINE QLOCAL(F) QSGROUP({group}) MAXDEPTH(100000)")
+    owner.mqsc(f"DEFINE QLOCAL(F.SMALL) QSGROUP({group}) MAXDEPTH(3) FULL(REJECT)")
     other = member(managers, engine, "QM2", group)
     wait_for_state(other, group, "STANDBY")
     wait_until(lambda: is_known(other, "F.SMALL"), "the member knows the queues")
@@ -290,7 +291,8 @@ def test_the_owner_seals_and_opens_for_the_member_s_users(pair, authority):
     # The member's users sign in there; their rings are the owner's.
     shutil.copy(owner.data / "users", other.data / "users")
     other.passwords = owner.passwords
-    wait_until(lambda: other.run("user", "list", "--data", other.data, code=None).returncode == 0, "the users are there")
+    users = lambda: other.run("user", "list", "--data", other.data, code=None)
+    wait_until(lambda: users().returncode == 0, "the users are there")
     with other.connect("orders") as client:
         client.put("F", Message(body="sealed", durable=True))
     with owner.connect("billing") as client:

@@ -1,4 +1,4 @@
-"""Channels of shared groups: they run at the owner, under the group's name, and each message arrives once over a takeover."""
+"""Channels of shared groups: they run at the owner, under the group's name; over a takeover each message arrives once."""
 
 import os
 import signal

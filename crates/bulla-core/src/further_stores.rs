@@ -144,7 +144,7 @@ impl State {
         let group = self.definitions.shared_groups.get(&left.name);
         let ends_connections = group.is_some_and(|group| group.redirect == Redirect::Connection);
         if let Some(group) = group {
-            // Whoever owns it next: to clients its queues are not gone.
+            // To clients its queues are not gone, whichever member owns it next.
             let queues = left.store.queues().map(|(_, name)| name);
             let elsewhere = GroupElsewhere::new(group, String::new(), None, queues, left.store.object_names());
             self.groups_elsewhere.set(&left.name, elsewhere);

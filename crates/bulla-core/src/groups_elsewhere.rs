@@ -26,8 +26,8 @@ pub struct GroupElsewhere {
 }
 
 impl GroupElsewhere {
-    /// A group that `owner` owns, whose clients get to that one as its definition here says; it has these queues and these
-    /// objects of definitions.
+    /// A group that `owner` owns, whose clients get to that one as its definition here says; it has these queues and
+    /// these objects of definitions.
     pub fn new<'a>(
         definition: &SharedGroup,
         owner: String,

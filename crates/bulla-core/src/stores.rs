@@ -160,8 +160,8 @@ impl Stores {
         self.ways.iter().map(depth).chain(notes).sum()
     }
 
-    /// Messages of a further store that wait for queues of other ones: of this queue manager's, or another one's that has
-    /// owned it before.
+    /// Messages of a further store that wait for queues of other ones: of this queue manager's, or another one's that
+    /// has owned it before.
     pub fn waiting_for_others(&self, number: StoreNumber) -> u64 {
         let places = self.waiting_places.iter().filter(|queue| queue.store() == number);
         places.filter_map(|queue| self.status(*queue)).map(|status| u64::from(status.depth)).sum()

@@ -429,8 +429,9 @@ impl Connection {
         self.queue_disposition(session_index, Role::Receiver, id.0, settled, Some(state));
     }
 
-    /// Receiving link: passes on what somebody else says of a delivery, who may change it until either side has settled.
-    /// Unless it is `settled`, it waits for the sender to settle (`Event::Settled`), whatever the link's mode is.
+    /// Receiving link: passes on another receiver's outcome of a delivery. It may be changed until either side has
+    /// settled. Unless it is `settled`, it waits for the sender to settle (`Event::Settled`), whatever the link's mode
+    /// is.
     pub fn pass_on(&mut self, link: LinkId, id: DeliveryId, state: Option<DeliveryState>, settled: bool) {
         let Some(link_index) = self.live(link) else { return };
         let Some(link) = self.links.at_mut(link_index) else { return };

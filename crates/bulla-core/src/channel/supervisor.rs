@@ -306,8 +306,8 @@ pub fn resolve(state: &mut State, channel: &str, commit: bool) -> Result<usize, 
     Ok(count)
 }
 
-/// The notes that go with a channel at DELETE CHANNEL. Refused while it is active or in doubt. Those of a group's channel
-/// stay in its log, for the other members.
+/// The notes that go with a channel at DELETE CHANNEL. Refused while it is active or in doubt. Those of a group's
+/// channel stay in its log, for the other members.
 pub fn notes_of(state: &State, channel: &str) -> Result<Vec<String>, Refusal> {
     let (definition, home) = match inactive(state, channel) {
         Err(refusal) if refusal.reason == reason::CF_NOT_AVAILABLE => return Ok(Vec::new()),

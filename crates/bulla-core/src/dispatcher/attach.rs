@@ -109,7 +109,8 @@ fn may_attach(peer: &mut Peer, local: &Local, state: &mut State, attach: &Attach
     may_reach(&peer.login.identity, state, attach)
 }
 
-/// Whether a client that another member vouches for may have that link. Each message of one for any queue is asked about.
+/// Whether a client that another member vouches for may have that link. Each message of one for any queue is asked
+/// about.
 fn may_reach(identity: &Identity, state: &State, attach: &Attach) -> Result<(), Refusal> {
     if identity.vouched_in.is_none() {
         return Ok(());

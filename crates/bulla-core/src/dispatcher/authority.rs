@@ -192,8 +192,8 @@ fn open_to_clients(peer: &mut Peer, local: &Local, state: &mut State) -> Result<
     }
 }
 
-/// Whether a client may reach that name at all: one that another member of a shared group vouches for reaches the queues
-/// of that group, and by their own names. Who can write a group's log is nobody anywhere else.
+/// Whether a client may reach that name at all: one that another member of a shared group vouches for reaches the
+/// queues of that group, and by their own names. Who can write a group's log gets no rights on other queues by that.
 ///
 /// # Errors
 /// 2035

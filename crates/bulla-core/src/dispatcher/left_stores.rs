@@ -60,8 +60,8 @@ pub fn end_links<T: Transport>(peers: &mut Slab<Peer<T>>, local: &mut Local, sta
     state.ended_links_to_left(local.index);
 }
 
-/// Ends the channel that sends from one of these stores over a connection, at once: what is in doubt is the next owner's
-/// to settle.
+/// Ends the channel that sends from one of these stores over a connection, at once: what is in doubt is the next
+/// owner's to settle.
 fn end_channel<T: Transport>(
     peer: &mut Peer<T>,
     local: &mut Local,

@@ -1,7 +1,7 @@
 //! Links that a front end forwards to the owner of a shared group, over a connection of its own to that one.
 //!
-//! The core refuses such a link, and the front end takes it over: what the client does on it goes to the owner, and what
-//! the owner answers goes to the client. What owns sockets makes the connection and moves its bytes.
+//! The core refuses such a link, and the front end takes it over: what the client does on it goes to the owner, and
+//! what the owner answers goes to the client. What owns sockets makes the connection and moves its bytes.
 
 use super::{Delivery, LinkId, Wire};
 use crate::catalog::reason::Forwarded;

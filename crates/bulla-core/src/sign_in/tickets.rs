@@ -1,7 +1,7 @@
 //! Tickets: what an owner of a shared group gives another member, so that this one may forward a user's links.
 //!
-//! A ticket is good once, for a short time, for one user, and for the queues of the group. Who may ask for one is a member
-//! of the group: it can write the group's log, in which rights on these queues are.
+//! A ticket is good once, for a short time, for one user, and for the queues of the group. Who may ask for one is a
+//! member of the group: it can write the group's log, in which rights on these queues are.
 
 use crate::maps::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -324,9 +324,9 @@ static FIELDS: &[Field<ChannelDefinition>] = &[
         "SAMEPEER",
         Kind::Text { chars_max: SAME_PEERS_CHARS_MAX },
         "' '",
-        "Subjects of certificates that are one partner: the members of a group of shared queues, with a ; between them, \
-         as in 'CN=QM1,O=Demo; CN=QM2,O=Demo'. Where the partner has proved itself by one of them, another one goes on \
-         whose certificate is of the same issuer; any other is refused with 2539. Blank for none.",
+        "Subjects of certificates that are one partner: the members of a group of shared queues, with a ; between \
+         them, as in 'CN=QM1,O=Demo; CN=QM2,O=Demo'. Where the partner has proved itself by one of them, another one \
+         goes on whose certificate is of the same issuer; any other is refused with 2539. Blank for none.",
         |of| Cell::Text(of.same_peers.join("; ")),
         |of, value| of.same_peers = subjects(&value.text()).unwrap_or_default(),
     ),
@@ -621,7 +621,8 @@ fn refuse(kind: ChannelKind, attribute: &Attribute, value: &Value) -> Option<Ref
     }
 }
 
-/// The subjects of SAMEPEER, each as that of a certificate is written. No name has a `;` that is not escaped (RFC 4514).
+/// The subjects of SAMEPEER, each as that of a certificate is written. No name has a `;` that is not escaped (RFC
+/// 4514).
 fn subjects(text: &str) -> Result<Vec<String>, Failure> {
     let mut names = vec![String::new()];
     let mut is_escaped = false;

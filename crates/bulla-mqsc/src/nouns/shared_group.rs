@@ -122,8 +122,8 @@ static FIELDS: &[Field<SharedGroup>] = &[
         "CONNAME",
         Kind::Text { chars_max: TEXT_CHARS_MAX },
         "' '",
-        "Where clients of the group's queues, and the other members, reach this queue manager, as HOST:PORT. While it is \
-         the owner, other members forward links there, or send clients there. Blank: they don't.",
+        "Where clients of the group's queues, and the other members, reach this queue manager, as HOST:PORT. While it \
+         is the owner, other members forward links there, or send clients there. Blank: they don't.",
         |of| blank(of.address.as_deref()),
         |of, value| of.address = unless_blank(&value.text()),
     ),
@@ -131,8 +131,8 @@ static FIELDS: &[Field<SharedGroup>] = &[
         "REDIRECT",
         words(&["FORWARD", "LINK", "CONNECTION", "NO"]),
         "FORWARD",
-        "What becomes of a client here that opens a queue of the group while another member owns it, and has a right on \
-         it. FORWARD: its link goes on to the owner by way of this member, and the client need not know. LINK: its \
+        "What becomes of a client here that opens a queue of the group while another member owns it, and has a right \
+         on it. FORWARD: its link goes on to the owner by way of this member, and the client need not know. LINK: its \
          link is redirected to that member (amqp:link:redirect). CONNECTION: its connection is \
          (amqp:connection:redirect), which Qpid JMS follows by itself, and connections with links to the group's \
          queues end when the group leaves. NO: the link is refused with 2345.",
@@ -301,8 +301,8 @@ static MESSAGES: Attribute =
 static CROSSING: Attribute = shown(
     Key::Own("CROSSING"),
     "CROSSING",
-    "At the owner, messages of the group that wait for queues of a queue manager's own. What waits for another member's \
-     is there when that one owns the group again.",
+    "At the owner, messages of the group that wait for queues of a queue manager's own. What waits for another \
+     member's is there when that one owns the group again.",
 );
 static LOG_BYTES: Attribute =
     shown(Key::Own("LOGBYTES"), "LOGBYTES", "At the owner, bytes of the log that are not let go yet.");

@@ -76,7 +76,7 @@ impl SimEngine {
         self.engine().looks_unanswered = !answers;
     }
 
-    /// Somebody of that name becomes the owner, whoever was it before: the new epoch and the end of the log.
+    /// A claimant of that name becomes the owner, also where there is one. Returns the new epoch and the end of the log.
     pub fn claim(&self, owner: &str) -> (Epoch, Position) {
         let mut engine = self.engine();
         engine.epoch += 1;
@@ -84,7 +84,7 @@ impl SimEngine {
         (Epoch(engine.epoch), Position(engine.end))
     }
 
-    /// The name and the epoch of who claimed last; none where nobody has.
+    /// The name and the epoch of the last claimant; none before the first claim.
     #[must_use]
     pub fn owner(&self) -> Option<(String, Epoch)> {
         let engine = self.engine();

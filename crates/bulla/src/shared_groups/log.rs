@@ -73,7 +73,7 @@ pub(crate) fn open(
     let (tickets, name) = (Arc::downgrade(manager), group.to_owned());
     options.answers = Arc::new(move |question| super::tickets::answer(&*tickets.upgrade()?, &name, question));
     let log = JetStreamLog::open(options)?;
-    let asker = Arc::new(super::tickets::Desk(log.asker()));
+    let asker = Arc::new(super::tickets::OwnerAsker(log.asker()));
     manager.lock().groups_elsewhere.set_asker(group, asker);
     Ok(Box::new(log))
 }

@@ -2,8 +2,8 @@
 //! gives up what another one has taken over.
 //!
 //! What is written is safe by the log's fence alone: a member that takes itself for the owner and is not adds
-//! nothing. What is sent is safe by [`Log::is_surely_owned`](bulla_queue::Log::is_surely_owned). How long a silence is waited for only
-//! decides how soon there is an owner again.
+//! nothing. What is sent is safe by [`Log::is_surely_owned`](bulla_queue::Log::is_surely_owned). How long a silence is
+//! waited for only decides how soon there is an owner again.
 
 use super::{Numbers, hold};
 use crate::catalog::SharedGroup;
@@ -160,6 +160,7 @@ impl Member {
         }
         let left = self.end();
         if left.is_some() {
+            // The log stays open meanwhile, and its thread answers members that ask.
             std::thread::sleep(ANSWERS_ON);
         }
     }
@@ -173,8 +174,8 @@ impl Member {
         }
     }
 
-    /// Takes no part any more. What it owned is to stay for [`ANSWERS_ON`]: a member that asks just now gets its answer,
-    /// and reads on. Else it would wait out a silence.
+    /// Takes no part any more. What it owned is to stay for [`ANSWERS_ON`]: a member that asks just now gets its
+    /// answer, and reads on. Else it would wait out a silence.
     pub(crate) fn end(&mut self) -> Option<NamedStore> {
         let left = self.leave();
         self.enter(GroupState::Stopped);

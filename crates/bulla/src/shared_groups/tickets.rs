@@ -1,7 +1,8 @@
-//! Tickets for links that are forwarded: how a member asks the owner for one, over the group's engine, and what it gets.
+//! Tickets for links that are forwarded: how a member asks the owner for one, over the group's engine, and what it
+//! gets.
 //!
-//! A question is its version, whether the user's proof is good enough for a ring, and the user, if any. Who can ask can write
-//! the group's log, too, and could give that user any right on the group's queues.
+//! A question is its version, whether the user's proof is good enough for a ring, and the user, if any. Who can ask can
+//! write the group's log, too, and could give that user any right on the group's queues.
 
 use crate::groups_elsewhere::AskOwner;
 use crate::manager::Manager;
@@ -13,10 +14,10 @@ use bulla_shared::Asker;
 /// The version of questions.
 const VERSION: u8 = 1;
 
-/// A member's way to ask.
-pub(super) struct Desk(pub(super) Asker);
+/// How a member asks the group's owner.
+pub(super) struct OwnerAsker(pub(super) Asker);
 
-impl AskOwner for Desk {
+impl AskOwner for OwnerAsker {
     fn ask_for_ticket(&self, holder: &Holder, then: Box<dyn FnOnce(Option<Ticket>) + Send>) {
         let user = holder.user.as_deref().unwrap_or_default();
         let question = [&[VERSION, u8::from(holder.ring)], user.as_bytes()].concat();

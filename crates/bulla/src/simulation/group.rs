@@ -1,11 +1,11 @@
 //! Three queue managers that are members of a group, over one simulated log: each may die, stand still, be cut off from
-//! the log, or be told to take the group over; the log may have no majority. Their clients put on the group's queues and
-//! get from them, also in units of work. What decides who owns the group is the program's own
+//! the log, or be told to take the group over; the log may have no majority. Their clients put on the group's queues
+//! and get from them, also in units of work. What decides who owns the group is the program's own
 //! [`Member`](SimulatedMember).
 //!
-//! From a claim on, nothing that a former owner's clients ask for can come into the log, and the checker knows that: where
-//! such a put, removal or unit is confirmed, that is an error. Messages that are not persistent may be lost with their
-//! owner. From when the new owner may send, no former one sends anything that lies on the group's queues.
+//! From a claim on, nothing that a former owner's clients ask for can come into the log, and the checker knows that:
+//! where such a put, removal or unit is confirmed, that is an error. Messages that are not persistent may be lost with
+//! their owner. From when the new owner may send, no former one sends anything that lies on the group's queues.
 
 use super::body::{SECRET, SECRET_HERE};
 use super::checker::{Checker, Queue};

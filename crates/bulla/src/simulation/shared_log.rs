@@ -3,8 +3,8 @@
 //!
 //! What lies in the log is a [`SimEngine`]'s. Here is what comes between: requests and answers that take time, are lost
 //! and come twice, also after their sender has died; members that are cut off, or stand still while their requests
-//! arrive; an engine without a majority; claims that enter and are not answered. The rule by which an owner sends is the
-//! program's own ([`Ownership`]), and so are its times.
+//! arrive; an engine without a majority; claims that enter and are not answered. The rule by which an owner sends is
+//! the program's own ([`Ownership`]), and so are its times.
 
 use crate::clock::Clock;
 use bulla_queue::Log;
@@ -48,7 +48,7 @@ struct Inside {
     /// The ends of logs that are open, by a number that is never used again.
     ends: BTreeMap<u64, End>,
     last_end: u64,
-    letters: Vec<Letter>,
+    packets: Vec<Packet>,
     has_majority: bool,
     /// The machine whose claim was the last, and when it may send.
     owner: Option<(Place, Duration)>,
@@ -99,7 +99,7 @@ struct Flight {
 }
 
 /// Something under way.
-struct Letter {
+struct Packet {
     due: Instant,
     end: u64,
     place: Place,
@@ -132,7 +132,7 @@ impl Network {
             machines: (0..machines).map(machine).collect(),
             ends: BTreeMap::new(),
             last_end: 0,
-            letters: Vec::new(),
+            packets: Vec::new(),
             has_majority: true,
             owner: None,
             counts: Counts::default(),
@@ -166,8 +166,8 @@ impl Network {
         Ok(SharedLog { network, end, place, name: name.to_owned(), log, known: None, reads: Vec::new() })
     }
 
-    /// Nothing comes from a machine to the engine or back from now on; where `is_alone`, none of the members reaches it,
-    /// either.
+    /// Nothing comes from a machine to the engine or back from now on; where `is_alone`, none of the members reaches
+    /// it, either.
     pub(super) fn cut(&self, place: Place, is_alone: bool) {
         let machine = &mut self.hold().machines[place];
         (machine.is_cut, machine.is_alone) = (true, is_alone);
@@ -241,7 +241,7 @@ impl Inside {
         }
         let us = if self.one_in(SLOW_ONE_IN) { SLOW_US } else { USUAL_US };
         let due = self.clock.now() + Duration::from_micros(self.random.u64(..us));
-        self.letters.push(Letter { due, end, place, what });
+        self.packets.push(Packet { due, end, place, what });
     }
 
     /// A batch goes out, and perhaps a second copy of it.
@@ -258,14 +258,14 @@ impl Inside {
 
     fn go_on(&mut self) {
         let now = self.clock.now();
-        let is_due = |machines: &[Machine], letter: &Letter| {
-            let is_answer = matches!(letter.what, What::Appended { .. } | What::Looked { .. });
-            letter.due <= now && !(is_answer && machines[letter.place].is_paused)
+        let is_due = |machines: &[Machine], packet: &Packet| {
+            let is_answer = matches!(packet.what, What::Appended { .. } | What::Looked { .. });
+            packet.due <= now && !(is_answer && machines[packet.place].is_paused)
         };
         let machines = &self.machines;
-        let mut due: Vec<Letter> = self.letters.extract_if(.., |letter| is_due(machines, letter)).collect();
-        due.sort_by_key(|letter| letter.due);
-        due.into_iter().for_each(|letter| self.arrives(letter));
+        let mut due: Vec<Packet> = self.packets.extract_if(.., |packet| is_due(machines, packet)).collect();
+        due.sort_by_key(|packet| packet.due);
+        due.into_iter().for_each(|packet| self.arrives(packet));
         let awake = |end: &End| !self.machines[end.place].is_paused;
         let ends: Vec<u64> = self.ends.iter().filter(|(_, end)| awake(end)).map(|(number, _)| *number).collect();
         ends.into_iter().for_each(|end| self.tend(end, now));
@@ -291,7 +291,7 @@ impl Inside {
         }
     }
 
-    fn arrives(&mut self, Letter { end, place, what, .. }: Letter) {
+    fn arrives(&mut self, Packet { end, place, what, .. }: Packet) {
         if self.machines[place].is_cut {
             return;
         }
@@ -409,9 +409,9 @@ impl Log for SharedLog {
         let follows_none = latest == Epoch(0) || how == Claim::After(latest);
         if inside.one_in(2) {
             // The owner has gone on writing since its log was read here.
-            let is_batch = |letter: &mut Letter| matches!(letter.what, What::Append { .. });
-            let under_way: Vec<Letter> = inside.letters.extract_if(.., is_batch).collect();
-            under_way.into_iter().for_each(|letter| inside.arrives(letter));
+            let is_batch = |packet: &mut Packet| matches!(packet.what, What::Append { .. });
+            let under_way: Vec<Packet> = inside.packets.extract_if(.., is_batch).collect();
+            under_way.into_iter().for_each(|packet| inside.arrives(packet));
         }
         let (epoch, position) = inside.engine.claim(&self.name);
         let shown = inside.uptime();

@@ -108,8 +108,8 @@ pub struct Prepared {
 }
 
 impl Delivery {
-    /// A channel's deliveries as SPLPROT says, by the rights of `user`; all to `target` where there is one. A channel of
-    /// a group puts on queues of its store.
+    /// A channel's deliveries as SPLPROT says, by the rights of `user`; all to `target` where there is one. A channel
+    /// of a group puts on queues of its store.
     pub fn new(
         protection: Protection,
         user: &str,

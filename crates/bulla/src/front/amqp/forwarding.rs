@@ -1,9 +1,9 @@
 //! Links that a connection forwards to owners of shared groups.
 //!
-//! The client's connection and those to owners are engines of the same kind. What the client does on such a link is done
-//! on its counterpart at the owner, and the other way round: attaches, credit, messages, outcomes, units of work. Nothing
-//! is answered here that the owner has not answered. The owner asks for rights, seals and opens: it knows the user by a
-//! ticket ([`Proof::Ticket`](crate::front::client::Proof::Ticket)).
+//! The client's connection and those to owners are engines of the same kind. What the client does on such a link is
+//! done on its counterpart at the owner, and the other way round: attaches, credit, messages, outcomes, units of work.
+//! Nothing is answered here that the owner has not answered. The owner asks for rights, seals and opens: it knows the
+//! user by a ticket ([`Proof::Ticket`](crate::front::client::Proof::Ticket)).
 
 mod owner;
 mod units;
