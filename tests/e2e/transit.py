@@ -19,6 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
+from manager import DEADLINE
 from pki import openssl
 
 REAL = os.environ.get("BULLA_TRANSIT_SERVER")
@@ -48,12 +49,13 @@ def certify(folder):
 class Server:
     """What tests do with a server, whichever it is."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, real=REAL):
         self.folder = folder
+        self.real = real
         self.ca, certificate, key = certify(folder)
         self.context = ssl.create_default_context(cafile=self.ca)
-        if REAL:
-            self.process = subprocess.Popen([REAL, certificate, key], stdout=subprocess.PIPE, text=True)
+        if real:
+            self.process = subprocess.Popen([real, certificate, key], stdout=subprocess.PIPE, text=True)
             address, self.root, self.unseal_key = self.process.stdout.readline().split()
             self.port = int(address.rsplit(":", 1)[1])
         else:
@@ -93,7 +95,7 @@ class Server:
         self.api("PUT", "sys/unseal", {"key": key})
 
     def stop(self):
-        if REAL:
+        if self.real:
             self.process.terminate()
             self.process.wait()
         else:
@@ -110,6 +112,10 @@ class StandIn:
         self.policy = ""
         self.sealed = False
         self.lock = threading.Lock()
+        self.changed = threading.Condition()
+        self.held = None
+        self.waiting = 0  # requests that are held
+        self.done = {}  # how many were answered, by verb
         stand_in = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -149,6 +155,27 @@ class StandIn:
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
+    def hold(self, verb):
+        """From the next one on, requests to `sign` or to `decrypt` wait until `release`."""
+        with self.changed:
+            self.held = verb
+
+    def release(self):
+        with self.changed:
+            self.held = None
+            self.changed.notify_all()
+
+    def wait_until(self, condition, what):
+        with self.changed:
+            assert self.changed.wait_for(condition, DEADLINE), f"after {DEADLINE} s still not so: {what}"
+
+    def _pass(self, verb):
+        with self.changed:
+            self.waiting += 1
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self.held != verb)
+            self.waiting -= 1
+
     def answer(self, method, path, token, body):
         path = path.split("?")[0].removeprefix("/v1/")
         if path == "sys/unseal":
@@ -158,6 +185,8 @@ class StandIn:
             return 503, {"errors": ["Vault is sealed"]}
         if path == "sys/health":
             return 200, {"initialized": True, "sealed": False, "standby": False}
+        if path.startswith("transit/"):
+            self._pass(path.split("/")[1])
         with self.lock:
             if token not in self.tokens:
                 return 403, {"errors": ["2 errors occurred:\n\t* permission denied\n\t* invalid token\n\n"]}
@@ -203,6 +232,9 @@ class StandIn:
             return 200, {"data": self.facts(versions)}
         one = {"sign": self.sign, "decrypt": self.decrypt}[verb]
         results = [one(versions, rest, body, item) for item in body["batch_input"]]
+        with self.changed:
+            self.done[verb] = self.done.get(verb, 0) + len(results)
+            self.changed.notify_all()
         return 400 if any("error" in result for result in results) else 200, {"data": {"batch_results": results}}
 
     def facts(self, versions):
