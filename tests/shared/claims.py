@@ -17,29 +17,15 @@ import tempfile
 import threading
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "e2e"), str(Path(__file__).parents[1] / "clients/proton")]
-
-from engine import Engine, free_ports  # noqa: E402
-from manager import Manager, shown_rows, wait_until  # noqa: E402
-from proton import Message, ProtonException  # noqa: E402
-from proton_driver import Refused  # noqa: E402
+from members import member, state, wait_until  # isort: skip (it makes the next ones known)
+from engine import Engine
+from proton import Message, ProtonException
+from proton_driver import Refused
 
 GROUP, QUEUE = "CLAIMS", "CLAIMS.Q"
 # More is broken (seconds): longer than an election of the engine and two claims.
 DEADLINE = 90
 TRIES = 5
-
-
-def state(manager):
-    done = manager.run("mqsc", "--data", manager.data, "--json", "-c", f"DISPLAY QSGSTATUS({GROUP}) STATE")
-    return shown_rows(done.stdout)[0]["STATE"]
-
-
-def member(folder, engine, name):
-    manager = Manager(folder / name, name=name, amqp_port=free_ports(1)[0])
-    manager.mqsc(f"DEFINE QSGROUP({GROUP}) {engine.attributes}\nSTART QSGROUP({GROUP})")
-    wait_until(lambda: state(manager) in ("OWNER", "STANDBY"), f"{name} takes part")
-    return manager
 
 
 def epochs(manager):
@@ -51,7 +37,7 @@ def settled(managers):
     """The owner, once there is one and the other stands by."""
 
     def look():
-        states = [state(manager) for manager in managers]
+        states = [state(manager, GROUP) for manager in managers]
         return sorted(states) == ["OWNER", "STANDBY"] and managers[states.index("OWNER")]
 
     return wait_until(look, "one owns the group and the other one stands by", DEADLINE)
@@ -78,7 +64,7 @@ def main():
     wins, both, repeated = {}, 0, set()
     try:
         engine = Engine(folder)
-        managers = [member(folder, engine, name) for name in ("QM1", "QM2")]
+        managers = [member(folder, engine, name, GROUP) for name in ("QM1", "QM2")]
         managers[0].mqsc(f"DEFINE QLOCAL({QUEUE}) QSGROUP({GROUP}) MAXDEPTH(999999999)")
         before = {manager.name: len(epochs(manager)) for manager in managers}
         for number in range(options.rounds):

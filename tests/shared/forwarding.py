@@ -13,36 +13,20 @@ import argparse
 import os
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "e2e"), str(Path(__file__).parents[1] / "clients/proton")]
-
-from engine import Engine, free_ports  # noqa: E402
-from manager import Manager, shown_rows, wait_until  # noqa: E402
-from proton import Message  # noqa: E402
-from proton_driver import Refused  # noqa: E402
+from members import member, state, wait_until  # isort: skip (it makes the next ones known)
+from engine import Engine
+from proton import Message
+from proton_driver import Refused
 
 GROUP, QUEUE = "FORWARDING", "FORWARDING.Q"
 IN_FLIGHT = 500
 ALONE = 200
 # More is broken (seconds).
 DEADLINE = 120
-
-
-def state(manager):
-    done = manager.run("mqsc", "--data", manager.data, "--json", "-c", f"DISPLAY QSGSTATUS({GROUP}) STATE")
-    return shown_rows(done.stdout)[0]["STATE"]
-
-
-def member(folder, engine, name):
-    port = free_ports(1)[0]
-    manager = Manager(folder / name, name=name, amqp_port=port)
-    address = f"CONNAME('127.0.0.1:{port}')"
-    manager.mqsc(f"DEFINE QSGROUP({GROUP}) {engine.attributes} {address}\nSTART QSGROUP({GROUP})")
-    return manager
 
 
 def is_known(manager):
@@ -114,10 +98,10 @@ def main():
     made, engine = [], None
     try:
         engine = Engine(folder)
-        made.append(member(folder, engine, "QM1"))
-        wait_until(lambda: state(made[0]) == "OWNER", "the group has an owner", DEADLINE)
+        made.append(member(folder, engine, "QM1", GROUP))
+        wait_until(lambda: state(made[0], GROUP) == "OWNER", "the group has an owner", DEADLINE)
         made[0].mqsc(f"DEFINE QLOCAL({QUEUE}) QSGROUP({GROUP}) MAXDEPTH(1000000)")
-        made.append(member(folder, engine, "QM2"))
+        made.append(member(folder, engine, "QM2", GROUP))
         wait_until(lambda: is_known(made[1]), "the other member forwards", DEADLINE)
         message, count = Message(body=bytes(options.bytes), durable=True), options.messages
         ratios = {"put": [], "get": [], "alone": []}

@@ -12,19 +12,16 @@ import argparse
 import shutil
 import signal
 import statistics
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "e2e"), str(Path(__file__).parents[1] / "clients/proton")]
-
-from engine import Engine, free_ports  # noqa: E402
-from manager import Manager, shown_rows, wait_until  # noqa: E402
-from proton import Message  # noqa: E402
-from proton.handlers import MessagingHandler  # noqa: E402
-from proton.reactor import Container  # noqa: E402
+from members import member, state, wait_until  # isort: skip (it makes the next ones known)
+from engine import Engine
+from proton import Message
+from proton.handlers import MessagingHandler
+from proton.reactor import Container
 
 GROUP, QUEUE = "TAKEOVER", "TAKEOVER.Q"
 # More is broken (seconds).
@@ -50,19 +47,6 @@ class Filler(MessagingHandler):
         self.unconfirmed -= 1
         if not self.unconfirmed:
             event.connection.close()
-
-
-def state(manager):
-    done = manager.run("mqsc", "--data", manager.data, "--json", "-c", f"DISPLAY QSGSTATUS({GROUP}) STATE")
-    return shown_rows(done.stdout)[0]["STATE"]
-
-
-def member(folder, engine, name):
-    port = free_ports(1)[0]
-    manager = Manager(folder / name, name=name, amqp_port=port)
-    manager.mqsc(f"DEFINE QSGROUP({GROUP}) {engine.attributes} CONNAME('127.0.0.1:{port}')\nSTART QSGROUP({GROUP})")
-    wait_until(lambda: state(manager) in ("OWNER", "STANDBY"), f"{name} takes part")
-    return manager
 
 
 def first(manager, act, since, into):
@@ -96,7 +80,7 @@ def main():
     managers, engine = [], None
     try:
         engine = Engine(folder, log_bytes=2 << 30)
-        managers = [member(folder, engine, name) for name in ("QM1", "QM2")]
+        managers = [member(folder, engine, name, GROUP) for name in ("QM1", "QM2")]
         managers[0].mqsc(f"DEFINE QLOCAL({QUEUE}) QSGROUP({GROUP}) MAXDEPTH(999999999)")
         began = time.monotonic()
         Container(Filler(managers[0].amqp, options.messages, options.bytes)).run()
@@ -105,7 +89,7 @@ def main():
         for name, sent in (("kill -9", signal.SIGKILL), ("TERM", signal.SIGTERM)):
             puts, gets = [], []
             for _ in range(options.rounds):
-                wait_until(lambda: state(other) == "STANDBY", "the other member stands by")
+                wait_until(lambda: state(other, GROUP) == "STANDBY", "the other member stands by")
                 time.sleep(2)
                 since = time.monotonic()
                 owner.process.send_signal(sent)

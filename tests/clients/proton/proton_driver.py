@@ -103,6 +103,7 @@ class Client:
         timeout=WAIT_SECONDS,
         insecure=False,
         container=None,
+        heartbeat=60,
     ):
         domain = None
         if urlsplit(url).scheme == "amqps":
@@ -126,7 +127,7 @@ class Client:
                 allowed_mechs=mechanisms,
                 allow_insecure_mechs=insecure,
                 reconnect=False,
-                heartbeat=60,
+                heartbeat=heartbeat,
                 max_frame_size=FRAME_BYTES,
             )
         except ConnectionException as error:
