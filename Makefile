@@ -5,6 +5,7 @@
 # shared-rates puts and gets of a shared queue beside the bare log, and of a local queue beside a group that is slow
 # group-claims two members claim a group of shared queues at once, 100 times
 # forwarding-cost what it costs to reach a shared queue by way of a member that does not own it
+# group-machines a group on three machines, which are network namespaces: one is cut off, or gone at once; as root
 # takeover how long a group of shared queues has no owner, after kill -9 and after TERM
 # test    everything: unit and integration tests, then the four unmodified clients and a suite of others against the program
 # simulate queue managers on a simulated clock, network and disk, for SECONDS; BULLA_SEED for one seed: tests/README.md
@@ -50,6 +51,8 @@ RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 GO_AMQP = .cache/go-amqp-driver
 PEBBLE = .cache/pebble
 SPIRE = .cache/spire/spire-server
+NATS_CLI = .cache/nats/nats
+NATS_CLI_VERSION = 0.5.1
 STEP_CA = .cache/step-ca/step-ca
 STEP_CA_VERSION = 0.30.2
 NATS = .cache/nats/nats-server
@@ -59,8 +62,8 @@ BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 # `make check test` runs unit tests once.
 NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
-.PHONY: run islands shared shared-rates forwarding-cost takeover group-faults group-claims build test simulate \
-    past-defects interop check sbom bench timing measure hostile hostile-rights rotation-kills shared-faults \
+.PHONY: run islands shared shared-rates forwarding-cost takeover group-faults group-claims group-machines build \
+    test simulate past-defects interop check sbom bench timing measure hostile hostile-rights rotation-kills shared-faults \
     key-rates lanes fuzz clients nats-server spire step-ca packages test-packages prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
@@ -86,6 +89,9 @@ takeover: build $(NATS) $(VENV)
 
 group-claims: build $(NATS) $(VENV)
 	$(PYTHON) tests/shared/claims.py
+
+group-machines: build $(NATS) $(VENV)
+	$(PYTHON) tests/shared/machines.py
 
 group-faults: build $(NATS) $(VENV)
 	$(PYTHON) tests/shared/faults.py --faults $(GROUP_FAULTS)
@@ -173,7 +179,7 @@ prerequisites:
 test-prerequisites: prerequisites
 	@tests/prerequisites.sh test
 
-clients: $(VENV) $(RHEA) $(GO_AMQP) $(PEBBLE) $(JMS) $(BOUNCYCASTLE) $(NATS)
+clients: $(VENV) $(RHEA) $(GO_AMQP) $(PEBBLE) $(JMS) $(BOUNCYCASTLE) $(NATS) $(NATS_CLI)
 
 nats-server: $(NATS)
 
@@ -204,6 +210,10 @@ spire: $(SPIRE)
 $(SPIRE): $(CLIENTS)/spire/go.mod $(CLIENTS)/spire/go.sum | test-prerequisites
 	cd $(CLIENTS)/spire && $(RETRY) go build -o $(dir $(abspath $@)) github.com/spiffe/spire/cmd/spire-agent \
 	    github.com/spiffe/spire/cmd/spire-server
+
+# The command line of the engine, for the test that saves and restores a log: skipped where it can't be built.
+$(NATS_CLI): | test-prerequisites
+	-GOBIN=$(abspath .cache/nats) $(RETRY) go install github.com/nats-io/natscli/nats@v$(NATS_CLI_VERSION)
 
 # A second ACME server, an authority that companies run: much to build, too.
 step-ca: $(STEP_CA)

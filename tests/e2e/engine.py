@@ -94,6 +94,17 @@ class Engine:
         self.processes[index].kill()
         self.processes[index].wait(DEADLINE)
 
+    def end(self, index):
+        """As an operator stops a server: by TERM."""
+        self.processes[index].terminate()
+        self.processes[index].wait(DEADLINE)
+
+    def is_whole(self):
+        """Whether each server has all that it keeps a copy of."""
+        return self.is_ready() and all(
+            self.answer(index, "healthz").get("status") == "ok" for index in range(len(self.processes))
+        )
+
     def cut(self, one, other):
         """Two servers don't reach each other any more; both reach the third."""
         for pair in ((one, other), (other, one)):

@@ -41,10 +41,15 @@ class Manager:
     """Starts at once; `stop` and `kill` end the process, `start` starts it again on the same data. Nobody may do more than
     `grants` allows."""
 
-    def __init__(self, data, options=(), name=None, grants=GRANTS, amqp_port=0):
+    # Where it listens, and what its command line begins with: another machine is a network namespace.
+    host, prefix = "127.0.0.1", ()
+
+    def __init__(self, data, options=(), name=None, grants=GRANTS, amqp_port=0, amqps_port=0):
         self.data = Path(data)
         self.options = [str(option) for option in options]
-        self.amqp_port = amqp_port
+        self.amqp_port, self.amqps_port = amqp_port, amqps_port
+        # What `start` runs: another build may go on where this one stopped.
+        self.program = BULLA
         # A data directory that is there has its name.
         self.name = name or ("BULLA" if not (self.data / "objects.mqsc").exists() else None)
         if self.name:
@@ -58,8 +63,8 @@ class Manager:
 
     def start(self):
         self.process = subprocess.Popen(
-            [BULLA, "start", "--data", self.data, "--amqp", f"127.0.0.1:{self.amqp_port}", "--amqps", "127.0.0.1:0"]
-            + self.options,
+            [*self.prefix, self.program, "start", "--data", self.data]
+            + ["--amqp", f"{self.host}:{self.amqp_port}", "--amqps", f"{self.host}:{self.amqps_port}", *self.options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

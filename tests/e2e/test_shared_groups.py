@@ -406,7 +406,7 @@ def test_the_sample_loses_nothing_while_its_owner_is_killed():
     assert "took over after" in done.stdout and "messages were confirmed, 0 of them lost" in done.stdout, done.stdout
 
 
-def issued(folder, name, by=None):
+def issued(folder, name, by=None, address="127.0.0.1"):
     """A certificate and its key, of an authority or as one; the files, and what a further one is issued by."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -421,7 +421,7 @@ def issued(folder, name, by=None):
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
         .sign(issuer_key, hashes.SHA256())
     )
     pem, own = folder / f"{name}.pem", folder / f"{name}.key"
