@@ -33,6 +33,7 @@ static SETTING: LazyLock<Setting> = LazyLock::new(|| {
         policy.encrypt = encrypt;
         policy.bind = bind;
         policy.weak = true;
+        policy.sign_batch = if sign.is_some() && encrypt != cbc { 8 } else { 1 };
         if encrypt.is_some() {
             policy.recipients = vec!["CN=billing,O=Example".parse().expect("a name")];
         }
@@ -40,7 +41,7 @@ static SETTING: LazyLock<Setting> = LazyLock::new(|| {
     };
     Setting {
         ring: ring(),
-        // The first three are those of the seeds.
+        // The first four are those of the seeds; the fourth seed is one of a batch.
         policies: vec![
             of(sha256, None, Bind::Required),
             of(None, gcm, Bind::Required),

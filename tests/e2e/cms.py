@@ -97,6 +97,7 @@ def smime_type(envelope):
         der.oid("1.2.840.113549.1.7.2"): "signed-data",
         der.oid("1.2.840.113549.1.7.3"): "enveloped-data",
         der.oid("1.2.840.113549.1.9.16.1.23"): "authEnveloped-data",
+        der.oid("2.25.162349314179033964728001606925398197666.2.1"): "x-bulla-batch-signed",
     }
     return f"{SEALED}; smime-type={kinds[der.parse(envelope).at(0).content]}"
 

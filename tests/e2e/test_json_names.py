@@ -73,6 +73,9 @@ def documents(site, tmp_path):
     log = sorted((site.data / "audit").glob("*.jsonl"))
     yield "audit log", [json.loads(line) for file in log for line in file.open()]
     yield "seal inspect", said("seal", "inspect", sealed, "--json")
+    # The first byte of a seed chooses a policy.
+    sealed.write_bytes((ROOT / "fuzz/corpus/cms/one_of_a_batch").read_bytes()[1:])
+    yield "seal inspect", said("seal", "inspect", sealed, "--json")
     yield "cert list", said("cert", "list", "--ring", "orders", *data, "--json")
     yield "user list", said("user", "list", *data, "--json")
     yield "policy check", said("policy", "check", "SEALED", *data, "--json", "--profile", PROFILE, code=None)

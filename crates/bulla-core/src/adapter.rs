@@ -5,6 +5,7 @@
 //! to the dispatcher that asked, which puts them in order: messages of one link overlap, their order stays.
 
 mod turn;
+mod unsigned;
 
 use crate::accounting::Cost;
 use crate::catalog::limits::UserLimits;
@@ -15,7 +16,7 @@ use crate::mailbox::Mailboxes;
 use crate::task::TaskMeter;
 use bulla_device::scheduler::{Answer, DeviceId, Parcel, Sink};
 use bulla_device::{Inline, Job, RsaPadding, Scheduler, scheduler::FairQueue};
-use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Tally, Verified};
+use bulla_seal::{Batch, BatchKey, OpenError, Opened, SealError, Sealed, Step, Tally, Verified, WithProof};
 use slab::Slab;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use turn::Turn;
+use unsigned::Unsigned;
 
 /// Bytes of messages that may be with the adapters at once, payload and sealed form together; a
 /// message beyond it is refused with 2071.
@@ -31,6 +33,9 @@ pub const SEALING_BYTES_MAX: usize = 512 << 20;
 const ASIDES_MAX: usize = 64;
 /// Tasks an adapter takes in one go: two calls of an accelerator.
 const TASKS_PER_TURN: usize = 16;
+/// Messages that may share a signature, which an adapter takes in one go beside those: each takes a few microseconds
+/// until it waits to be signed, and the more wait, the fewer signatures there are.
+const SHARING_PER_TURN: usize = 256;
 /// An adapter that computes itself tells after so much processor time what is done, and looks whether others have
 /// nothing to do: sixteen unwraps with RSA 4096 take some 35 ms, and the first of them may be all that a reader waits
 /// for.
@@ -58,14 +63,23 @@ pub type Again<T, E> = Arc<dyn Fn() -> Result<Step<T, E>, E> + Send + Sync>;
 
 /// The work of one task.
 pub enum Work {
-    /// Seal a clear message.
-    Seal(Start<Sealed, SealError>),
+    /// Seal a clear message. Its signature may be one of many messages.
+    Seal(Start<Sealed, SealError>, MaySign),
     /// Open a sealed message for a reader.
     Open(Again<Verified<Opened>, OpenError>),
     /// The same, begun already.
     GoOnOpening(Step<Verified<Opened>, OpenError>, Again<Verified<Opened>, OpenError>),
     /// Check a message that arrived sealed.
     Check(Again<(), OpenError>),
+}
+
+/// Whether messages are signed with others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MaySign {
+    /// Each has a signature of its own, or none.
+    Alone,
+    /// Those that wait share one (SIGNBATCH).
+    Together,
 }
 
 /// Who waits for a task.
@@ -141,12 +155,23 @@ pub struct Adapters {
 /// Tasks whose jobs are away.
 #[derive(Default)]
 struct Away {
-    tasks: Slab<Task>,
+    tasks: Slab<Aside>,
+    /// Messages that wait for a signature, which they may share.
+    unsigned: Unsigned,
     /// By what is asked of a private key: the tasks that wait for the same answer. Messages under one content key
     /// come together, and one unwrap serves them all.
     shared: HashMap<Question, Vec<(Job, Task)>>,
     /// What was answered lately, and the first asker has used.
     answered: Answered,
+}
+
+/// What waits for one answer.
+enum Aside {
+    Task(Box<Task>),
+    /// A message that is signed alone, while others of its kind may come.
+    Alone(BatchKey, Box<Task>),
+    /// Messages that are signed together.
+    Batch(BatchKey, Box<Batch>, Vec<Task>),
 }
 
 /// What is asked of a private key, as a digest: see [`question`].
@@ -247,6 +272,7 @@ struct Task {
 /// How a task goes on when its job is done, and how it is started again.
 enum Progress {
     Seal(bulla_seal::Continuation<Sealed, SealError>),
+    Sign(WithProof<Sealed, SealError>),
     Open(bulla_seal::Continuation<Verified<Opened>, OpenError>, Again<Verified<Opened>, OpenError>),
     Check(bulla_seal::Continuation<(), OpenError>, Again<(), OpenError>),
 }
@@ -413,8 +439,11 @@ impl Adapters {
             };
             let now = inbox.looks_at_shares().then(Instant::now);
             // A helper has enough to do.
-            while taken.shared.is_empty() && taken.tasks.len() < TASKS_PER_TURN {
+            let mut sharing = 0;
+            while taken.shared.is_empty() && taken.tasks.len() - sharing < TASKS_PER_TURN {
                 let Some(task) = inbox.next_task(now) else { break };
+                let shares = matches!(task.work, Work::Seal(_, MaySign::Together)) && sharing < SHARING_PER_TURN;
+                sharing += usize::from(shares);
                 taken.tasks.push(task);
             }
             if !taken.is_empty() {

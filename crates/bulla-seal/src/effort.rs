@@ -110,6 +110,10 @@ impl Tally {
         self.add(|counts| &counts.cache_hits, 1);
     }
 
+    pub(crate) fn sign(&self) {
+        self.add(|counts| &counts.signs, 1);
+    }
+
     pub(crate) fn verify(&self) {
         self.add(|counts| &counts.verifies, 1);
     }

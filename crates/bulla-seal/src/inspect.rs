@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::certificate::{Certificate, tlv, utc};
 use crate::cms::algorithm::SignatureKind;
 use crate::cms::attributes::{Binding, Ours, read_content};
+use crate::cms::batch::BatchSigned;
 use crate::cms::enveloped::{Enveloped, Recipient, Transport};
 use crate::cms::reader::Reader;
 use crate::cms::signed::{SignedData, SignerInfo};
@@ -21,12 +22,14 @@ use crate::on_behalf::OnBehalfOf;
 /// What a sealed message says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspection {
-    /// The CMS container: `signed-data`, `authEnveloped-data` or `enveloped-data`.
+    /// The container: `signed-data`, `authEnveloped-data` or `enveloped-data` of CMS, or Bulla's `batch-signed`.
     pub container: &'static str,
     /// The quality of protection: what the message claims, or what the container shows.
     pub quality: &'static str,
     /// The content cipher, as ENCALG has it.
     pub cipher: Option<&'static str>,
+    /// The batch, where many messages share the signature.
+    pub batch: Option<InspectedBatch>,
     /// The visible signers; those inside an envelope are not.
     pub signers: Vec<InspectedSigner>,
     /// The recipients.
@@ -58,6 +61,21 @@ pub struct InspectedSigner {
     pub signing_time: Option<String>,
     /// SHA-256 of the public key, hexadecimal, where the certificate is in the message.
     pub key_id: Option<String>,
+}
+
+/// A message's place in a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectedBatch {
+    /// The batch's number, hexadecimal.
+    pub tree: String,
+    /// The message's place, from 0.
+    pub index: u32,
+    /// How many messages share the signature.
+    pub size: u32,
+    /// The top of the tree, hexadecimal.
+    pub hash: String,
+    /// Whether the message's path leads there: then a good signature of the root is one of this message.
+    pub fits: bool,
 }
 
 /// One recipient.
@@ -112,6 +130,7 @@ pub struct Sizes {
 pub fn inspect(der: &[u8]) -> Result<Inspection, OpenError> {
     match cms::read(der)? {
         Container::Signed(signed) => of_signed(der, &signed),
+        Container::Batch(batch) => of_batch(der, &batch),
         Container::Enveloped(envelope) => of_envelope(der, &envelope),
     }
 }
@@ -139,6 +158,7 @@ fn of_signed(der: &[u8], signed: &SignedData<'_>) -> Result<Inspection, OpenErro
             container: "signed-data",
             quality: "integrity",
             cipher: None,
+            batch: None,
             signers,
             recipients: Vec::new(),
             certificates: certificates.iter().map(|certificate| certificate.dn().to_string()).collect(),
@@ -149,6 +169,25 @@ fn of_signed(der: &[u8], signed: &SignedData<'_>) -> Result<Inspection, OpenErro
             sizes,
         },
     )
+}
+
+fn of_batch(der: &[u8], batch: &BatchSigned<'_>) -> Result<Inspection, OpenError> {
+    let root = of_signed(batch.root_whole, &batch.signed)?;
+    let hash_len = batch.root.digest.hash_len();
+    let proof = root.sizes.proof + batch.salt.len() + batch.path.len() * hash_len;
+    let attributes = root.sizes.attributes + batch.attributes_whole.len();
+    let sizes = Sizes::new(der.len(), batch.payload.len(), root.sizes.certificates, 0, attributes, proof);
+    let fits = batch.is_in_tree()
+        && batch.attributes.digest().is_ok_and(|digest| *digest == *batch.root.digest.hash(batch.payload));
+    let inspected = InspectedBatch {
+        tree: base16ct::lower::encode_string(batch.root.tree),
+        index: batch.index,
+        size: batch.root.size,
+        hash: base16ct::lower::encode_string(batch.root.hash),
+        fits,
+    };
+    let inspection = Inspection { container: "batch-signed", batch: Some(inspected), sizes, ..root };
+    with_ours(batch.attributes.ours, inspection)
 }
 
 fn of_envelope(der: &[u8], envelope: &Enveloped<'_>) -> Result<Inspection, OpenError> {
@@ -176,6 +215,7 @@ fn of_envelope(der: &[u8], envelope: &Enveloped<'_>) -> Result<Inspection, OpenE
                 None => "privacy or confidentiality",
             },
             cipher: Some(envelope.cipher.as_str()),
+            batch: None,
             signers: Vec::new(),
             recipients: envelope.recipients.iter().map(of_recipient).collect(),
             certificates: Vec::new(),
@@ -243,6 +283,15 @@ fn of_recipient(recipient: &Recipient<'_>) -> InspectedRecipient {
     InspectedRecipient { name: name_text(&recipient.name), algorithm }
 }
 
+/// The signed root of a message that shares its signature with others, as it is in each of them: DER of a
+/// `ContentInfo`. None for any other message. Nothing is verified.
+pub fn batch_root(der: &[u8]) -> Option<&[u8]> {
+    match cms::read(der) {
+        Ok(Container::Batch(batch)) => Some(batch.root_whole),
+        _ => None,
+    }
+}
+
 /// Who can open a sealed message, sorted and each once: DER of the `IssuerAndSerialNumber` of each, and of a recipient
 /// that is named by its key alone (foreign CMS) the key identifier under the tag `[0]`. None for a message that is
 /// signed and no more. Nothing is verified.
@@ -251,7 +300,7 @@ fn of_recipient(recipient: &Recipient<'_>) -> InspectedRecipient {
 /// [`OpenError::NotSealed`], or what is wrong with it.
 pub fn recipients(der: &[u8]) -> Result<Vec<Bytes>, OpenError> {
     let mut names = match cms::read(der)? {
-        Container::Signed(_) => Vec::new(),
+        Container::Signed(_) | Container::Batch(_) => Vec::new(),
         Container::Enveloped(envelope) => envelope.recipients.iter().map(|one| name_bytes(&one.name)).collect(),
     };
     names.sort_unstable();
@@ -329,6 +378,13 @@ impl Inspection {
             "container": self.container,
             "quality": self.quality,
             "cipher": self.cipher,
+            "batch": self.batch.as_ref().map(|batch| json!({
+                "tree": batch.tree,
+                "index": batch.index,
+                "size": batch.size,
+                "hash": batch.hash,
+                "fits": batch.fits,
+            })),
             "signers": self.signers.iter().map(|signer| json!({
                 "dn": signer.dn,
                 "name": signer.name,
@@ -379,6 +435,13 @@ impl fmt::Display for Inspection {
         writeln!(out, "quality       {}", self.quality)?;
         if let Some(cipher) = self.cipher {
             writeln!(out, "cipher        {cipher}")?;
+        }
+        if let Some(batch) = &self.batch {
+            writeln!(out, "batch         {} of {} messages under one signature", batch.index + 1, batch.size)?;
+            writeln!(out, "  number      {}", batch.tree)?;
+            writeln!(out, "  hash        {}", batch.hash)?;
+            let word = if batch.fits { "leads there" } else { "does not lead there" };
+            writeln!(out, "  path        {word}")?;
         }
         for signer in &self.signers {
             writeln!(out, "signer        {}", signer.dn.as_deref().unwrap_or("certificate not included"))?;

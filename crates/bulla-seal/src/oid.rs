@@ -2,7 +2,7 @@
 //!
 //! Our arc is 2.25.162349314179033964728001606925398197666, made from the random UUID
 //! 7a23572f-1fe1-4199-97d1-4cc8496a45a2 (ITU-T X.667), so that no registration is needed and no other project
-//! else has it. Below it, arc 1 holds attributes of sealed messages.
+//! else has it. Below it, arc 1 holds attributes of sealed messages, arc 2 types of content.
 
 /// `2.25.….1`: every attribute of ours starts with these bytes, and one that is not known is refused.
 pub(crate) const OUR_ATTRIBUTES: &[u8] = &[
@@ -28,6 +28,17 @@ pub(crate) const RECIPIENTS: &[u8] = &[
 pub(crate) const ON_BEHALF_OF: &[u8] = &[
     0x69, 0x81, 0xf4, 0xa3, 0xab, 0xcb, 0xe3, 0xfe, 0x8a, 0x86, 0xb3, 0x97, 0xe8, 0xd3, 0x99, 0x84, 0xcb, 0xa9, 0x8b,
     0x22, 0x01, 0x04,
+];
+
+/// `2.25.….2.1` batchSigned: a message that shares its signature with others.
+pub(crate) const BATCH_SIGNED: &[u8] = &[
+    0x69, 0x81, 0xf4, 0xa3, 0xab, 0xcb, 0xe3, 0xfe, 0x8a, 0x86, 0xb3, 0x97, 0xe8, 0xd3, 0x99, 0x84, 0xcb, 0xa9, 0x8b,
+    0x22, 0x02, 0x01,
+];
+/// `2.25.….2.2` batchRoot: what is signed for all messages of a batch.
+pub(crate) const BATCH_ROOT: &[u8] = &[
+    0x69, 0x81, 0xf4, 0xa3, 0xab, 0xcb, 0xe3, 0xfe, 0x8a, 0x86, 0xb3, 0x97, 0xe8, 0xd3, 0x99, 0x84, 0xcb, 0xa9, 0x8b,
+    0x22, 0x02, 0x02,
 ];
 
 // RFC 5652, RFC 5083: content types.
@@ -79,6 +90,14 @@ mod tests {
     fn our_attributes_lie_under_our_arc() {
         for (oid, last) in [(BINDING, 1), (CONTENT, 2), (RECIPIENTS, 3), (ON_BEHALF_OF, 4)] {
             assert_eq!(oid.strip_prefix(OUR_ATTRIBUTES), Some(&[last][..]));
+        }
+    }
+
+    #[test]
+    fn our_content_types_lie_beside_them() {
+        let ours = OUR_ATTRIBUTES.strip_suffix(&[1]).unwrap();
+        for (oid, last) in [(BATCH_SIGNED, 1), (BATCH_ROOT, 2)] {
+            assert_eq!(oid.strip_prefix(ours), Some(&[2, last][..]));
         }
     }
 

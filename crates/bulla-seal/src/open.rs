@@ -12,6 +12,7 @@ use bytes::Bytes;
 use zeroize::Zeroizing;
 
 use crate::cms::attributes::{Attributes, Binding, Ours, read_content, read_recipients, sha256};
+use crate::cms::batch::BatchSigned;
 use crate::cms::enveloped::{Enveloped, Recipient, Transport, derive_key, shared_info};
 use crate::cms::reader::Malformed;
 use crate::cms::signed::{SignedData, SignerInfo};
@@ -30,7 +31,7 @@ mod decoy;
 mod letter;
 mod proof;
 
-pub use cache::{CACHED_KEY_AGE_MAX, CACHED_KEYS_MAX, CACHED_SIGNERS_MAX};
+pub use cache::{CACHED_KEY_AGE_MAX, CACHED_KEYS_MAX, CACHED_ROOTS_MAX, CACHED_SIGNERS_MAX};
 use cache::{Cache, KeyPlace};
 use decoy::Decoy;
 pub use decoy::check_reader;
@@ -50,7 +51,9 @@ pub struct Moments {
 }
 
 /// Opens messages. One for the whole process is enough: clones share one cache of content keys and of
-/// signers' certificates, both bounded. A signature itself is never remembered, always verified.
+/// signers' certificates, both bounded. A message's own signature is never remembered, always verified; of one that many
+/// messages share it is remembered that it is good, and nothing else: everything that follows from it is judged for each
+/// message.
 #[derive(Clone, Default)]
 pub struct Opener {
     cache: Arc<Cache>,
@@ -294,6 +297,7 @@ impl Question {
         let der = self.der.clone();
         match self.read(&der)? {
             Container::Signed(signed) => self.open_signed(&signed),
+            Container::Batch(batch) => self.open_batch(&batch),
             Container::Enveloped(envelope) => self.open_envelope(&envelope),
         }
     }
@@ -310,6 +314,7 @@ impl Question {
         let container = cms::read(der)?;
         match (self.policy.quality(), &container) {
             (Quality::Integrity, Container::Signed(_)) => {}
+            (Quality::Integrity, Container::Batch(_)) => self.check_sign_batch()?,
             (Quality::Privacy | Quality::Confidentiality, Container::Enveloped(envelope)) => {
                 match_envelope(&self.policy, envelope)?;
             }
@@ -325,6 +330,20 @@ impl Question {
             None => Err(OpenError::Unsigned),
         };
         Proof { question: self, claims, signer: None, opened, cbc: None, fresh_key: None }.go_on()
+    }
+
+    fn open_batch(self, batch: &BatchSigned<'_>) -> Result<Opening, OpenError> {
+        let claim = self.batch_claim(batch, &self.der, None);
+        let payload = self.der.slice_ref(batch.payload);
+        let opened = self.read_opened(&batch.attributes.ours, payload, Quality::Integrity, Vec::new());
+        let claims = vec![claim.map_err(SignedError::Early)].into_iter();
+        Proof { question: self, claims, signer: None, opened, cbc: None, fresh_key: None }.go_on()
+    }
+
+    /// A reader who wants a signature for each message says SIGNBATCH(1).
+    fn check_sign_batch(&self) -> Result<(), OpenError> {
+        const WHAT: &str = "one signature for many messages, and SIGNBATCH(1)";
+        if self.policy.sign_batch > 1 { Ok(()) } else { Err(OpenError::WeakerThanPolicy { what: WHAT }) }
     }
 
     fn open_envelope(mut self, envelope: &Enveloped<'_>) -> Result<Opening, OpenError> {
@@ -417,7 +436,20 @@ impl Question {
         let cbc = (!authenticated).then(|| letter.ciphertext_bytes());
         let fresh_key = fresh_key.map(|key| (letter.place, key));
         let (claims, opened) = match read_inner(&letter, &plaintext) {
-            Ok(signed) => {
+            Ok(Inside::Batch(_)) if cbc.is_some() || letter.has_attributes() => {
+                // No profile ever had it.
+                let claims = vec![Err(SignedError::Early(OpenError::Unsigned))].into_iter();
+                (claims, Err(OpenError::Unsigned))
+            }
+            Ok(Inside::Batch(batch)) => {
+                let claim = self
+                    .check_sign_batch()
+                    .and_then(|()| self.batch_claim(&batch, &plaintext, Some(letter.recipients_digest())));
+                let payload = plaintext.slice_ref(batch.payload);
+                let opened = self.read_opened(&batch.attributes.ours, payload, Quality::Privacy, letter.names);
+                (vec![claim.map_err(SignedError::Early)].into_iter(), opened)
+            }
+            Ok(Inside::Signed(signed)) => {
                 let (claims, ours) = self.claims(&signed, &plaintext, Some(letter.recipients_digest()));
                 let opened = match ours {
                     // What is signed inside decides. The former profile had the same attributes outside too;
@@ -507,6 +539,7 @@ impl Question {
         let der = self.der.clone();
         match self.read(&der)? {
             Container::Signed(signed) => self.open_signed(&signed).map(|step| step.map(drop)),
+            Container::Batch(batch) => self.open_batch(&batch).map(|step| step.map(drop)),
             Container::Enveloped(envelope) => {
                 Cache::check_recipients(&self.policy, &self.ring, &envelope.recipients)?;
                 self.check_envelope(&envelope).map(Step::Done)
@@ -521,6 +554,10 @@ impl Question {
                 let attributes = self.signed_attributes(&signed, signer)?;
                 self.check_binding(&attributes.ours, Quality::Integrity).map(|_| ())
             }),
+            Container::Batch(batch) => {
+                let attributes = self.batch_attributes(&batch)?;
+                self.check_binding(&attributes.ours, Quality::Integrity).map(|_| ())
+            }
             Container::Enveloped(envelope) => self.check_envelope(&envelope),
         }
     }
@@ -643,6 +680,30 @@ impl Question {
         }
         Ok(attributes)
     }
+
+    /// The attributes of a message that shares its signature, once they fit the payload and lead to the root, and the
+    /// root is what its signer's attributes say. All of it is with the policy's digest.
+    fn batch_attributes<'a>(&self, batch: &BatchSigned<'a>) -> Result<Attributes<'a>, OpenError> {
+        let digest = batch.root.digest;
+        if self.policy.sign != Some(digest) {
+            return Err(OpenError::WeakerThanPolicy { what: "another signature digest than SIGNALG" });
+        }
+        let attributes = batch.attributes;
+        attributes.check_content_type(crate::oid::ID_DATA)?;
+        if *digest.hash(batch.payload) != *attributes.digest()? {
+            return Err(OpenError::Tampered { what: "the digest of the payload" });
+        }
+        if !batch.is_in_tree() {
+            return Err(OpenError::Tampered { what: "the path to what was signed" });
+        }
+        for signer in &batch.signed.signers {
+            signer.attributes.check_content_type(crate::oid::BATCH_ROOT)?;
+            if *digest.hash(batch.signed.payload) != *signer.attributes.digest()? {
+                return Err(OpenError::Tampered { what: "the digest of the batch's root" });
+            }
+        }
+        Ok(attributes)
+    }
 }
 
 /// On whose behalf a message says that it was sealed anew.
@@ -723,12 +784,22 @@ impl KeyWay {
     }
 }
 
-/// The `SignedData` inside an envelope: a whole message of its own, or a bare one where the envelope
+/// What an envelope holds where something signed is wanted.
+enum Inside<'a> {
+    Signed(SignedData<'a>),
+    Batch(Box<BatchSigned<'a>>),
+}
+
+/// The signed message inside an envelope: a whole message of its own, or a bare `SignedData` where the envelope
 /// says so.
-fn read_inner<'a>(letter: &Letter, plaintext: &'a [u8]) -> Result<SignedData<'a>, OpenError> {
-    let inner = if letter.bare_signed { SignedData::read(plaintext) } else { cms::read_signed(plaintext) };
-    match inner {
-        Err(OpenError::NotSealed) => Err(OpenError::Unsigned),
-        other => other,
+fn read_inner<'a>(letter: &Letter, plaintext: &'a [u8]) -> Result<Inside<'a>, OpenError> {
+    if letter.bare_signed {
+        return SignedData::read(plaintext, crate::oid::ID_DATA).map(Inside::Signed);
+    }
+    match cms::read(plaintext) {
+        Ok(Container::Signed(signed)) => Ok(Inside::Signed(signed)),
+        Ok(Container::Batch(batch)) => Ok(Inside::Batch(Box::new(batch))),
+        Ok(Container::Enveloped(_)) | Err(OpenError::NotSealed) => Err(OpenError::Unsigned),
+        Err(error) => Err(error),
     }
 }

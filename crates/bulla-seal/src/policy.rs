@@ -25,6 +25,9 @@ pub const POLICY_NAME_BYTES_MAX: usize = 48;
 /// The largest number of *re*-uses of one content key that a policy may ask for.
 pub const KEY_REUSE_COUNT_MAX: u32 = 9_999_999;
 
+/// Messages that one signature may prove, at most.
+pub const SIGN_BATCH_MAX: u32 = 1024;
+
 /// The protection policy of the queue of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -41,6 +44,9 @@ pub struct Policy {
     /// KEYAWAY: which of them keep their private key elsewhere than at this queue manager. It decides nothing but what
     /// is said of messages that no key opens here.
     pub away: Vec<Dn>,
+    /// SIGNBATCH: how many messages one signature may prove; 1 for a signature each. Where it is 1, a message that
+    /// shares its signature does not open either.
+    pub sign_batch: u32,
     /// KEYREUSE: how often a content key is used again; confidentiality only.
     pub key_reuse: KeyReuse,
     /// ENFORCE or TOLERATE: what becomes of a clear message on this queue.
@@ -73,6 +79,7 @@ impl Policy {
             signers: Vec::new(),
             recipients: Vec::new(),
             away: Vec::new(),
+            sign_batch: 1,
             key_reuse: KeyReuse::default(),
             toleration: Toleration::default(),
             bind: Bind::default(),
@@ -187,6 +194,7 @@ impl Policy {
         if self.sign.is_none() && !self.signers.is_empty() {
             return Err(PolicyError::SignerWithoutSignature);
         }
+        self.check_sign_batch()?;
         if self.key_reuse != KeyReuse::Never && self.quality() != Quality::Confidentiality {
             return Err(PolicyError::KeyReuse { quality: self.quality() });
         }
@@ -196,6 +204,19 @@ impl Policy {
             return Err(PolicyError::KeyReuseCount { count });
         }
         Ok(())
+    }
+}
+
+impl Policy {
+    fn check_sign_batch(&self) -> Result<(), PolicyError> {
+        match self.sign_batch {
+            1 => Ok(()),
+            count if count == 0 || count > SIGN_BATCH_MAX => Err(PolicyError::SignBatchCount { count }),
+            _ if self.sign.is_none() => Err(PolicyError::SignBatchWithoutSignature),
+            // Who has seen one good root of a batch skips its verification, which bad padding must cost, too.
+            _ if self.is_signed_cbc() => Err(PolicyError::SignBatchWithCbc),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -502,6 +523,15 @@ pub enum PolicyError {
         /// Another one.
         other: String,
     },
+    /// A SIGNBATCH count out of range.
+    SignBatchCount {
+        /// The count asked for.
+        count: u32,
+    },
+    /// SIGNBATCH above 1 without SIGNALG.
+    SignBatchWithoutSignature,
+    /// SIGNBATCH above 1 with a CBC cipher.
+    SignBatchWithCbc,
     /// KEYREUSE where each message needs a private-key operation anyway, or has no key at all.
     KeyReuse {
         /// The quality that the policy asks for.
@@ -571,6 +601,15 @@ impl fmt::Display for PolicyError {
             PolicyError::SignersDiffer { first, other } => write!(
                 out,
                 "SIGNALG with a CBC cipher needs signers with keys of one type and size: {first}, {other}"
+            ),
+            PolicyError::SignBatchCount { count } => {
+                write!(out, "SIGNBATCH({count}) is not in 1 to {SIGN_BATCH_MAX}")
+            }
+            PolicyError::SignBatchWithoutSignature => {
+                out.write_str("SIGNBATCH needs SIGNALG: there is no signature to share")
+            }
+            PolicyError::SignBatchWithCbc => out.write_str(
+                "SIGNBATCH above 1 is for AES128 and AES256: with a CBC cipher each message needs a signature of its own",
             ),
             PolicyError::KeyReuse { quality: Quality::Privacy | Quality::Integrity } => {
                 out.write_str("KEYREUSE is for confidentiality only: drop SIGNALG or KEYREUSE")
@@ -644,6 +683,20 @@ mod tests {
                 p.recipients = vec![dn("CN=a"), dn("CN=b"), dn("CN=a")];
             },
             "RECIP names CN=a twice",
+        );
+        refused(|p| p.sign_batch = 64, "SIGNBATCH needs SIGNALG: there is no signature to share");
+        for count in [0, 1025] {
+            let text = format!("SIGNBATCH({count}) is not in 1 to 1024");
+            refused(|p| (p.sign, p.sign_batch) = (Some(SignatureDigest::Sha256), count), &text);
+        }
+        refused(
+            |p| {
+                p.sign = Some(SignatureDigest::Sha256);
+                p.encrypt = Some(Aes256Cbc);
+                p.recipients = vec![dn("CN=a")];
+                p.sign_batch = 2;
+            },
+            "SIGNBATCH above 1 is for AES128 and AES256: with a CBC cipher each message needs a signature of its own",
         );
         refused(|p| p.bind_names = vec!["ORDERS".into()], "BINDNAME(ORDERS) is not a destination: write QUEUE@QMGR");
     }

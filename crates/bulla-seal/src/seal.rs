@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bulla_device::{Digest, Job, Output, PrivateKey, Random, RsaScheme, Work};
+use bulla_device::{DeviceError, Output, Random};
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-use crate::certificate::{Certificate, KeyKind, Usage};
-use crate::cms::algorithm::{digest_identifier, ecdsa_identifier, rsa_signature_identifier};
-use crate::cms::attributes::{
-    self, AttributeWriter, CONTENT_TYPE_ATTRIBUTE_BYTES, RECIPIENTS_ATTRIBUTE_BYTES, attribute_len,
-};
+use crate::batch::{self, BatchKey, By, Leaf, Proof, own_signature};
+use crate::certificate::{Certificate, Usage};
+use crate::cms::attributes::{self, AttributeWriter, CONTENT_TYPE_ATTRIBUTE_BYTES, RECIPIENTS_ATTRIBUTE_BYTES};
+use crate::cms::batch::{BatchLayout, Branch};
 use crate::cms::enveloped::{EnvelopeLayout, recipient_set};
 use crate::cms::signed::SignedLayout;
-use crate::cms::writer::{SET, Writer, element_len};
+use crate::cms::writer::Writer;
 use crate::effort::Tally;
 use crate::error::SealError;
 use crate::message::{
@@ -22,8 +21,9 @@ use crate::message::{
 };
 use crate::oid;
 use crate::on_behalf::OnBehalfOf;
-use crate::policy::{ContentCipher, KeyReuse, Policy, Quality, SealedAt, SignatureScheme};
-use crate::ring::{Own, Ring};
+use crate::policy::{ContentCipher, KeyReuse, Policy, Quality, SealedAt};
+use crate::ring::Ring;
+use crate::signer::Signer;
 use crate::step::Step;
 use crate::symmetric::CONTENT_BYTES_MAX;
 
@@ -99,7 +99,8 @@ impl Sealer {
 
     /// Bytes of the sealed message, before any key is used. Exact with RSA signatures and without
     /// signatures; with an ECDSA signature the most that it can be, because the DER of such a
-    /// signature is shorter when its numbers are small (by three bytes at the most, as a rule).
+    /// signature is shorter when its numbers are small (by three bytes at the most, as a rule). Under SIGNBATCH the
+    /// most that it can be, too: in the last place of a full batch, or alone, whichever is longer.
     pub fn sealed_len(&self, content: &Content, bound: &Bound) -> usize {
         // Any moment will do: the length of a signing time changes in 2050.
         self.sealed_len_at(content, bound, self.parties.found_at)
@@ -111,8 +112,13 @@ impl Sealer {
             return self.envelope_len(self.outer_attributes_len(content, bound), payload_len);
         };
         let recipients = if self.policy.encrypt.is_some() { RECIPIENTS_ATTRIBUTE_BYTES } else { 0 };
-        let attributes_len = self.our_attributes_len(content, bound) + recipients + signer.attributes_len(now);
-        let signed_len = signer.layout(attributes_len, signer.signature_len, payload_len).len();
+        let said = self.our_attributes_len(content, bound) + recipients + signer.statement_len(oid::ID_DATA, now);
+        let alone_len = said + signer.credentials_len();
+        let alone = signer.layout(oid::ID_DATA, alone_len, signer.signature_len, payload_len).len();
+        let signed_len = match self.policy.sign_batch {
+            0 | 1 => alone,
+            most => alone.max(batch::longest(signer, most, said, payload_len, now)),
+        };
         match self.policy.encrypt {
             None => signed_len,
             Some(_) => self.envelope_len(0, signed_len),
@@ -226,11 +232,15 @@ impl Sealer {
         match (self.parties.signer.clone(), self.policy.encrypt) {
             (None, None) => Err(SealError::NothingToSeal),
             (None, Some(cipher)) => self.seal_confidential(cipher, content, set, means),
-            (Some(signer), None) => signer.sign(set, content.bytes, now, tally, |message| {
-                let mut out = Writer::with_capacity(message.len());
-                message.write(&mut out);
-                Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "signed-data", recipients: None })
-            }),
+            (Some(signer), None) => {
+                let signing = Signing { signer, batch: self.batch(), now, tally: tally.clone() };
+                Ok(signing.sign(set, content.bytes, |message| {
+                    let mut out = Writer::with_capacity(message.len());
+                    message.write(&mut out);
+                    let smime_type = message.smime_type();
+                    Ok(Sealed { der: Bytes::from(out.finish()), smime_type, recipients: None })
+                }))
+            }
             (Some(signer), Some(cipher)) => self.seal_private(signer, cipher, content, set, means),
         }
     }
@@ -277,11 +287,17 @@ impl Sealer {
     ) -> Result<Step<Sealed, SealError>, SealError> {
         let iv = Iv::first(cipher, rng)?;
         // What is said is signed, and stands inside alone; the signer adds its own.
-        let counted = tally.clone();
+        let signing = Signing { signer, batch: self.batch(), now, tally: tally.clone() };
         self.fresh_key(cipher, KeyReuse::Never, Means { now, rng, tally }, move |mut key| {
             attributes::write_recipients(&mut set, key.recipients_digest());
-            signer.sign(set, content.bytes, now, &counted, move |message| key.envelope(&iv, &[], message))
+            Ok(signing.sign(set, content.bytes, move |message| key.envelope(&iv, &[], message)))
         })
+    }
+
+    /// With which messages one of this sealer's may share its signature; none where each has its own.
+    fn batch(&self) -> Option<BatchKey> {
+        let signer = self.parties.signer.as_ref().filter(|_| self.policy.sign_batch > 1)?;
+        Some(BatchKey::new(&self.policy, self.ring.generation(), signer))
     }
 
     /// A content key of this message's own, wrapped for everyone.
@@ -380,148 +396,6 @@ impl Parties {
     }
 }
 
-/// A key with everything about it that stands in each message it signs.
-struct Signer {
-    certificate: Certificate,
-    key: PrivateKey,
-    work: SignatureWork,
-    digest: Digest,
-    digest_identifier: Vec<u8>,
-    algorithm: Vec<u8>,
-    name: Vec<u8>,
-    certificates: Vec<u8>,
-    protection: Vec<u8>,
-    signing_certificate: Vec<u8>,
-    signature_len: usize,
-}
-
-enum SignatureWork {
-    Rsa(RsaScheme),
-    Ecdsa,
-}
-
-impl Signer {
-    /// The newest key whose signature of this scheme and digest exists.
-    fn choose<'a>(ring: &'a Ring, policy: &Policy, digest: Digest, now: SystemTime) -> Result<&'a Own, SealError> {
-        let fits = |own: &Own| {
-            // RFC 8017, 9.1.1: two hashes and two bytes must fit into the modulus.
-            policy.signature_scheme == SignatureScheme::Pkcs1
-                || own.certificate.key_kind() != KeyKind::Rsa
-                || (own.certificate.key_bits() as usize).div_ceil(8) >= 2 * Digest::hash_len(digest) + 2
-        };
-        // A ring may have keys of several names: where the policy lists one, no reader believes another.
-        let is_wanted = |own: &Own| policy.signers.contains(own.certificate.dn()) && fits(own);
-        if ring.own().iter().any(|own| is_wanted(own)) {
-            return Ok(ring.signing_where(policy.revocation, now, is_wanted)?);
-        }
-        match ring.signing_where(policy.revocation, now, fits) {
-            Ok(own) => Ok(own),
-            // A key there is, but none that fits: say so.
-            Err(error) => match ring.signing(policy.revocation, now) {
-                Ok(own) => Err(SealError::SignatureDoesNotFit { bits: own.certificate.key_bits() }),
-                Err(_) => Err(error.into()),
-            },
-        }
-    }
-
-    fn new(own: &Own, scheme: SignatureScheme, digest: Digest) -> Signer {
-        let certificate = &own.certificate;
-        let digest_identifier = digest_identifier(digest);
-        let (work, algorithm, signature_len) = match own.key.kind() {
-            bulla_device::KeyKind::Rsa => {
-                let scheme = match scheme {
-                    SignatureScheme::Pkcs1 => RsaScheme::Pkcs1,
-                    SignatureScheme::Pss => RsaScheme::Pss,
-                };
-                let len = (own.key.bits() as usize).div_ceil(8);
-                (SignatureWork::Rsa(scheme), rsa_signature_identifier(scheme, digest), len)
-            }
-            bulla_device::KeyKind::Ec(curve) => {
-                // Each number may need a zero in front.
-                let number = element_len(curve.coordinate_len() + usize::from(curve.bits() % 8 == 0));
-                (SignatureWork::Ecdsa, ecdsa_identifier(digest), element_len(2 * number))
-            }
-        };
-        // A root in the message would prove nothing: who trusts it has it.
-        let others: Vec<&Certificate> =
-            own.chain.iter().filter(|above| above.dn() != above.issuer() && *above != certificate).collect();
-        let mut encodings: Vec<&[u8]> = others.iter().map(|above| above.der()).collect();
-        encodings.push(certificate.der());
-        encodings.sort_unstable();
-        encodings.dedup();
-        Signer {
-            certificate: certificate.clone(),
-            key: own.key.clone(),
-            work,
-            digest,
-            protection: attributes::algorithm_protection(&digest_identifier, &algorithm),
-            signing_certificate: attributes::signing_certificate(certificate, &others),
-            digest_identifier,
-            algorithm,
-            name: certificate.issuer_and_serial().to_vec(),
-            certificates: encodings.concat(),
-            signature_len,
-        }
-    }
-
-    /// Bytes of the attributes that are the signer's and not the message's.
-    fn attributes_len(&self, now: SystemTime) -> usize {
-        CONTENT_TYPE_ATTRIBUTE_BYTES
-            + attribute_len(oid::MESSAGE_DIGEST, element_len(Digest::hash_len(self.digest)))
-            + attributes::signing_time_len(now)
-            + attribute_len(oid::ALGORITHM_PROTECTION, self.protection.len())
-            + attribute_len(oid::SIGNING_CERTIFICATE_V2, self.signing_certificate.len())
-    }
-
-    fn layout(&self, attributes_len: usize, signature_len: usize, payload_len: usize) -> SignedLayout<'_> {
-        SignedLayout {
-            digest: &self.digest_identifier,
-            certificates: &self.certificates,
-            signer: &self.name,
-            attributes_len,
-            algorithm: &self.algorithm,
-            signature_len,
-            payload_len,
-        }
-    }
-
-    /// Adds the signer's attributes to those of the message, hands the signature out, and gives the
-    /// `SignedData`, ready to be written, to `then`.
-    fn sign(
-        self: &Arc<Signer>,
-        mut set: AttributeWriter,
-        payload: Bytes,
-        now: SystemTime,
-        tally: &Tally,
-        then: impl FnOnce(&Signed<'_>) -> Result<Sealed, SealError> + Send + 'static,
-    ) -> Result<Step<Sealed, SealError>, SealError> {
-        attributes::write_message_digest(&mut set, &self.digest.hash(&payload));
-        attributes::write_signing_time(&mut set, now);
-        set.push_raw(oid::ALGORITHM_PROTECTION, &self.protection);
-        set.push_raw(oid::SIGNING_CERTIFICATE_V2, &self.signing_certificate);
-        let attributes = set.sorted();
-        let mut header = Writer::with_capacity(8);
-        header.header(SET, attributes.len());
-        let hash = self.digest.hash_parts(&[header.as_slice(), &attributes]);
-        let work = match self.work {
-            SignatureWork::Rsa(scheme) => Work::RsaSign { scheme, digest: self.digest, hash },
-            SignatureWork::Ecdsa => Work::EcdsaSign { hash },
-        };
-        let job = Job::new(self.key.clone(), work);
-        let signer = Arc::clone(self);
-        let counted = tally.clone();
-        let finish = move |result: Result<Output, _>| {
-            let signature = result.map_err(SealError::Key)?;
-            let layout = signer.layout(attributes.len(), signature.len(), payload.len());
-            let message = Signed { layout, payload: &payload, attributes: &attributes, signature: &signature };
-            let sealed = then(&message)?;
-            counted.bytes_out(sealed.der.len());
-            Ok(Step::Done(sealed))
-        };
-        Ok(tally.ask(job, finish))
-    }
-}
-
 /// What an envelope closes around.
 trait Plaintext {
     fn len(&self) -> usize;
@@ -538,21 +412,103 @@ impl Plaintext for Bytes {
     }
 }
 
+/// How a message is signed.
+struct Signing {
+    signer: Arc<Signer>,
+    /// With which others, where it may be with others.
+    batch: Option<BatchKey>,
+    now: SystemTime,
+    tally: Tally,
+}
+
+impl Signing {
+    /// Says of the content what is signed, has it signed, and gives the signed message, ready to be written, to `then`.
+    fn sign(
+        self,
+        mut set: AttributeWriter,
+        payload: Bytes,
+        then: impl FnOnce(&Signed<'_>) -> Result<Sealed, SealError> + Send + 'static,
+    ) -> Step<Sealed, SealError> {
+        let Signing { signer, batch, now, tally } = self;
+        attributes::write_message_digest(&mut set, &signer.digest.hash(&payload));
+        attributes::write_signing_time(&mut set, now);
+        let ours = Arc::clone(&signer);
+        let finish = move |proof: Result<Proof, DeviceError>| {
+            let proof = proof.map_err(SealError::Key)?;
+            if proof.is_paid {
+                tally.sign();
+            }
+            let sealed = then(&Signed::new(&ours, &payload, &proof))?;
+            tally.bytes_out(sealed.der.len());
+            Ok(Step::Done(sealed))
+        };
+        match batch {
+            Some(key) => Step::Leaf(Box::new(Leaf::new(key, signer, set, now)), Box::new(finish)),
+            None => {
+                let (job, prove) = own_signature(&signer, set);
+                Step::Device(job, Box::new(move |result: Result<Output, DeviceError>| finish(prove(result))))
+            }
+        }
+    }
+}
+
 /// A signed message of which every part is known. It is written where it is needed, once, and an
 /// envelope encrypts it there: no copy of it has to be wiped.
 struct Signed<'a> {
-    layout: SignedLayout<'a>,
+    layout: Layout<'a>,
     payload: &'a [u8],
     attributes: &'a [u8],
-    signature: &'a [u8],
+}
+
+enum Layout<'a> {
+    /// With a signature of its own.
+    Alone(SignedLayout<'a>, &'a [u8]),
+    /// With one that it shares.
+    InBatch(BatchLayout, &'a Branch),
+}
+
+impl<'a> Signed<'a> {
+    fn new(signer: &'a Signer, payload: &'a [u8], Proof { attributes, by, .. }: &'a Proof) -> Signed<'a> {
+        let layout = match by {
+            By::Signature(signature) => {
+                let layout = signer.layout(oid::ID_DATA, attributes.len(), signature.len(), payload.len());
+                Layout::Alone(layout, signature)
+            }
+            By::Branch(branch) => Layout::InBatch(
+                BatchLayout {
+                    attributes_len: attributes.len(),
+                    payload_len: payload.len(),
+                    index: branch.index,
+                    hash_len: signer.digest.hash_len(),
+                    path_len: branch.path.len(),
+                    root_len: branch.root.len(),
+                },
+                branch,
+            ),
+        };
+        Signed { layout, payload, attributes }
+    }
+
+    fn smime_type(&self) -> &'static str {
+        match self.layout {
+            Layout::Alone(..) => "signed-data",
+            Layout::InBatch(..) => "x-bulla-batch-signed",
+        }
+    }
 }
 
 impl Plaintext for Signed<'_> {
     fn len(&self) -> usize {
-        self.layout.len()
+        match &self.layout {
+            Layout::Alone(layout, _) => layout.len(),
+            Layout::InBatch(layout, _) => layout.len(),
+        }
     }
 
     fn write(&self, out: &mut Writer) {
-        self.layout.write(out, self.payload, self.attributes, self.signature);
+        match &self.layout {
+            Layout::Alone(layout, signature) => layout.write(out, self.payload, self.attributes, signature),
+            Layout::InBatch(layout, branch) => layout.write(out, self.attributes, self.payload, branch),
+        }
     }
 }

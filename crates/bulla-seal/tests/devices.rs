@@ -345,7 +345,7 @@ fn numbered(number: usize) -> Content {
 }
 
 /// Answers all jobs in turns, last come first served, until each message is done.
-fn side_by_side<T>(steps: Vec<Step<T, impl std::fmt::Debug>>) -> Vec<T> {
+fn side_by_side<T: 'static>(steps: Vec<Step<T, impl std::fmt::Debug + 'static>>) -> Vec<T> {
     let mut device = CpuDevice::new("cpu");
     let mut results: Vec<Option<T>> = steps.iter().map(|_| None).collect();
     let mut waiting: Vec<_> = steps.into_iter().enumerate().collect();
@@ -353,7 +353,8 @@ fn side_by_side<T>(steps: Vec<Step<T, impl std::fmt::Debug>>) -> Vec<T> {
         let mut jobs = Vec::new();
         let mut paused = HashMap::new();
         for (at, step) in waiting.drain(..) {
-            match step {
+            match step.alone() {
+                Step::Leaf(..) => unreachable!("it was made a job"),
                 Step::Done(value) => results[at] = Some(value),
                 Step::Device(job, go_on) => {
                     jobs.push(Job { id: at as u64, ..job });

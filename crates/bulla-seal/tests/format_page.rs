@@ -13,7 +13,7 @@ use bulla_device::Digest;
 use bulla_seal::certificate::KeyUse;
 use bulla_seal::policy::ContentCipher;
 use bulla_seal::ring::{self, Ring};
-use bulla_seal::{Policy, inspect};
+use bulla_seal::{Content, Policy, inspect};
 use bytes::Bytes;
 use common::*;
 
@@ -54,6 +54,12 @@ fn policies() -> [(&'static str, Arc<Policy>); 3] {
     [("integrity", of(sha256, None)), ("confidentiality", of(None, gcm)), ("privacy", of(sha256, gcm))]
 }
 
+/// The name of the example that shares its signature, and its policy.
+fn batch_policy() -> (&'static str, Arc<Policy>) {
+    let [(_, integrity), ..] = policies();
+    ("one of a batch", Arc::new(Policy { sign_batch: 8, ..(*integrity).clone() }))
+}
+
 /// The block of hexadecimal digits after the heading of that name.
 fn example(page: &str, name: &str) -> Bytes {
     let after = page.split(&format!("### Example: {name}\n")).nth(1).unwrap_or_else(|| panic!("no example {name}"));
@@ -87,13 +93,16 @@ fn every_example_of_the_page_opens() {
     let dir = tempfile::tempdir().unwrap();
     let ring = billing(dir.path(), "testdata/seal");
     let page = page();
-    for (name, policy) in policies() {
+    for (name, policy) in policies().into_iter().chain([batch_policy()]) {
         let der = example(&page, name);
         let opened = open(&policy, &ring, der.clone()).unwrap();
         assert_eq!(opened.content, payload(), "{name}");
         assert!(opened.seal.bound);
         let shown = inspect(&der).unwrap();
-        if name == "privacy" {
+        if name == "one of a batch" {
+            let batch = shown.batch.unwrap();
+            assert_eq!((shown.quality, batch.index, batch.size, batch.fits), ("integrity", 1, 3, true));
+        } else if name == "privacy" {
             assert_eq!((shown.quality, shown.binding), ("privacy or confidentiality", None));
         } else {
             assert_eq!(shown.quality, name);
@@ -111,6 +120,8 @@ fn the_page_names_every_limit_as_the_code_has_it() {
         ("CONTENT_KEY_MESSAGES_MAX", bulla_seal::CONTENT_KEY_MESSAGES_MAX as usize),
         ("POOLED_CONTENT_KEYS_MAX", bulla_seal::POOLED_CONTENT_KEYS_MAX),
         ("CACHED_KEYS_MAX", bulla_seal::CACHED_KEYS_MAX),
+        ("CACHED_ROOTS_MAX", bulla_seal::CACHED_ROOTS_MAX),
+        ("SIGN_BATCH_MAX", bulla_seal::policy::SIGN_BATCH_MAX as usize),
         ("DESTINATION_BYTES_MAX", bulla_seal::DESTINATION_BYTES_MAX),
         ("MESSAGE_ID_BYTES_MAX", bulla_seal::MESSAGE_ID_BYTES_MAX),
         ("CONTENT_TYPE_BYTES_MAX", bulla_seal::CONTENT_TYPE_BYTES_MAX),
@@ -149,11 +160,17 @@ fn make_the_examples_again() {
     let corpus = repository().join("fuzz/corpus/cms");
     std::fs::create_dir_all(&corpus).unwrap();
     let mut page = page();
-    for (at, (name, policy)) in policies().into_iter().enumerate() {
-        let der = seal(&policy, &sender);
+    for (at, (name, policy)) in policies().into_iter().chain([batch_policy()]).enumerate() {
+        let der = if policy.sign_batch > 1 {
+            let others = Content { bytes: Bytes::from_static(b"another message"), ..payload() };
+            let contents = vec![others.clone(), payload(), others];
+            common::batches::together(&policy, &sender, contents).swap_remove(1).der
+        } else {
+            seal(&policy, &sender)
+        };
         let mut seed = vec![at as u8];
         seed.extend_from_slice(&der);
-        std::fs::write(corpus.join(name), seed).unwrap();
+        std::fs::write(corpus.join(name.replace(' ', "_")), seed).unwrap();
         let heading = format!("### Example: {name}\n");
         let start = page.find(&heading).unwrap() + heading.len();
         let open = page[start..].find("```hex\n").map(|at| start + at + 7).unwrap();

@@ -23,12 +23,15 @@ enum Deed {
     Truth,
     /// As many bytes as the content key has.
     WrongKey,
+    /// None, and it is the key that is to blame.
+    Fails,
     /// The truth, once the test has heard of the job and lets it go on.
     Held,
 }
 
-/// A device for unwraps alone; public operations and signatures are the processor's.
+/// A device for unwraps alone, or for RSA signatures alone; the rest is the processor's.
 struct Card {
+    signs: bool,
     /// What it does with the next jobs; afterwards it tells the truth.
     deeds: Mutex<Vec<Deed>>,
     /// The askers of the jobs that it was given, in their order.
@@ -64,7 +67,11 @@ impl Driver for CardDriver {
     }
 
     fn takes(&self, job: &Job) -> bool {
-        matches!(&*job.work, bulla_device::Work::RsaUnwrap { .. })
+        match &*job.work {
+            bulla_device::Work::RsaUnwrap { .. } => !self.0.signs,
+            bulla_device::Work::RsaSign { .. } => self.0.signs,
+            _ => false,
+        }
     }
 
     fn expected(&self, _: Shape) -> Duration {
@@ -94,6 +101,7 @@ impl Device for Handle {
             let deed = self.card.deeds.lock().unwrap().pop().unwrap_or(Deed::Truth);
             match deed {
                 Deed::Truth => {}
+                Deed::Fails => ended.result = Err(DeviceError::WrongKey { why: "it is of brass" }),
                 Deed::WrongKey => ended.result = ended.result.clone().map(|key| Output::new(vec![0x5a; key.len()])),
                 Deed::Held => {
                     let held = self.card.held.lock().unwrap().take();
@@ -137,9 +145,18 @@ struct Pool {
 impl Pool {
     /// `deeds` are the card's first ones.
     fn new(deeds: impl IntoIterator<Item = Deed>) -> Pool {
+        Pool::with(false, deeds)
+    }
+
+    /// A card that signs, and its first deeds.
+    fn signing(deeds: impl IntoIterator<Item = Deed>) -> Pool {
+        Pool::with(true, deeds)
+    }
+
+    fn with(signs: bool, deeds: impl IntoIterator<Item = Deed>) -> Pool {
         let mut deeds: Vec<Deed> = deeds.into_iter().collect();
         deeds.reverse();
-        let card = Arc::new(Card { deeds: Mutex::new(deeds), seen: Mutex::default(), held: Mutex::default() });
+        let card = Arc::new(Card { signs, deeds: Mutex::new(deeds), seen: Mutex::default(), held: Mutex::default() });
         let scheduler = Scheduler::new(Kind::Cpu, 2);
         let opened = card.clone();
         let open = move || Ok(Arc::new(CardDriver(opened.clone())) as Arc<dyn Driver>);
@@ -192,17 +209,40 @@ impl Pool {
         Begun { asker, who: who.clone(), work: Work::GoOnOpening(step, opening), tally }
     }
 
+    fn seal(&self, slot: u64, who: &bulla_device::Asker, sealer: &Arc<Mutex<Sealer>>, at: SystemTime) {
+        let asker = Asker { dispatcher: 0, peer: 0, generation: 0, link: self.link, slot };
+        let tally = Tally::new();
+        let (sealer, counted) = (sealer.clone(), tally.clone());
+        let content = Content { packing: Packing::Data, content_type: None, bytes: payload(slot as usize) };
+        let start = move || sealer.lock().unwrap().seal_counting(content, &bound(), at, &mut SystemRandom, &counted);
+        self.adapters.submit(asker, who, Work::Seal(Box::new(start), MaySign::Together), tally);
+    }
+
+    /// What came of so many messages that were to be sealed, in the order of their slots.
+    fn sealed(&mut self, count: usize) -> Vec<Result<Sealed, SealError>> {
+        self.finished(count, status::Deed::Sealed, |outcome| match outcome {
+            Outcome::Sealed(result) => result,
+            _ => panic!("another outcome"),
+        })
+    }
+
     /// What came of so many messages, in the order of their slots.
     fn outcomes(&mut self, count: usize) -> Vec<Result<Opened, OpenError>> {
+        self.finished(count, status::Deed::Opened, |outcome| match outcome {
+            Outcome::Opened(result) => result.map(Verified::into_inner),
+            _ => panic!("another outcome"),
+        })
+    }
+
+    fn finished<T>(&mut self, count: usize, deed: status::Deed, of: impl Fn(Outcome) -> T) -> Vec<T> {
         let end = Instant::now() + PATIENCE;
         let (mut all, mut notices) = (Vec::new(), Vec::new());
         loop {
             self.mailbox.take(&mut notices);
             for notice in notices.drain(..) {
                 let Notice::Finished(finished) = notice else { panic!("another notice") };
-                let Outcome::Opened(result) = finished.outcome else { panic!("another outcome") };
-                self.meters.note(status::Deed::Opened, &finished.cost.effort, &finished.cost.wait);
-                all.push((finished.asker.slot, result.map(Verified::into_inner)));
+                self.meters.note(deed, &finished.cost.effort, &finished.cost.wait);
+                all.push((finished.asker.slot, of(finished.outcome)));
             }
             if all.len() >= count {
                 all.sort_by_key(|(slot, _)| *slot);
@@ -275,6 +315,16 @@ struct Message {
     der: Bytes,
 }
 
+fn bound() -> Bound {
+    Bound {
+        destination: "ORDERS@QM1".into(),
+        message_id: Bytes::from_static(b"\xa1\x04id-1"),
+        properties: Bytes::new(),
+        application_properties: Bytes::new(),
+        annotations: Bytes::new(),
+    }
+}
+
 fn payload(number: usize) -> Bytes {
     format!("jar {number} of oil").into_bytes().into()
 }
@@ -314,13 +364,7 @@ impl World {
     fn messages(&self, count: usize) -> Vec<Message> {
         let mut sealer = Sealer::new(self.policy.clone(), self.sealing.clone(), None, self.now).unwrap();
         let mut cpu = CpuDevice::new("tests");
-        let bound = Bound {
-            destination: "ORDERS@QM1".into(),
-            message_id: Bytes::from_static(b"\xa1\x04id-1"),
-            properties: Bytes::new(),
-            application_properties: Bytes::new(),
-            annotations: Bytes::new(),
-        };
+        let bound = bound();
         let mut seal = |number: usize| {
             let content = Content { packing: Packing::Data, content_type: None, bytes: payload(number) };
             let step = sealer.seal(content, &bound, self.now, &mut SystemRandom).unwrap();
@@ -625,4 +669,156 @@ fn adapters_come_and_go_and_every_message_is_opened_once() {
         assert!(Instant::now() < end, "{:?}", pool.adapters.counts());
         std::thread::yield_now();
     }
+}
+
+/// A user whose messages share signatures, and what two links of it seal with.
+struct Signing {
+    policy: Arc<Policy>,
+    ring: Arc<Ring>,
+    sealers: [Arc<Mutex<Sealer>>; 2],
+    now: SystemTime,
+    _directory: tempfile::TempDir,
+}
+
+impl Signing {
+    fn new(most: u32) -> Signing {
+        let directory = tempfile::tempdir().unwrap();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
+        let p256 = KeySpec::Ec(Curve::P256);
+        let ca = "CN=CA,O=Bulla".parse().unwrap();
+        let authority = Authority::create(&directory.path().join("ca"), &ca, p256, 3650, now).unwrap();
+        let request = Request {
+            dn: "CN=orders,O=Bulla".parse().unwrap(),
+            key: KeySpec::Rsa(1024),
+            uses: vec![KeyUse::DocSign],
+            days: 365,
+            alternative_names: Vec::new(),
+            passphrase: None,
+        };
+        let (certificate, key) = authority.issue(&request, now).unwrap();
+        let folder = directory.path().join("orders");
+        ring::create(&folder).unwrap();
+        ring::install_own(&folder, "own", &certificate, &authority.chain(), &key).unwrap();
+        ring::install_trust(&folder, "ca", authority.root()).unwrap();
+        let ring = Arc::new(Ring::load(&folder, None).unwrap());
+        let mut policy = Policy::new("ORDERS");
+        policy.sign = Some(bulla_device::Digest::Sha256);
+        policy.sign_batch = most;
+        policy.check().unwrap();
+        let policy = Arc::new(policy);
+        let sealer = || Sealer::new(policy.clone(), ring.clone(), None, now).unwrap();
+        let sealers = [sealer(), sealer()].map(|sealer| Arc::new(Mutex::new(sealer)));
+        Signing { policy, ring, sealers, now, _directory: directory }
+    }
+
+    /// Which message of how many it is under its signature; none with one of its own. It opens, whatever it is.
+    fn place(&self, number: usize, sealed: &Sealed) -> Option<(u32, u32)> {
+        let bound = bound();
+        let expect = Expect {
+            destinations: vec![bound.destination],
+            message_id: bound.message_id,
+            properties: bound.properties,
+            application_properties: bound.application_properties,
+            annotations: bound.annotations,
+        };
+        let der = sealed.der.clone();
+        let step = Opener::new().open(&self.policy, &self.ring, der, expect, self.now, self.now).unwrap();
+        let opened = drive(step, &mut CpuDevice::new("tests")).unwrap();
+        assert_eq!(opened.get().content.bytes, payload(number));
+        bulla_seal::inspect(&sealed.der).unwrap().batch.map(|batch| (batch.index, batch.size))
+    }
+}
+
+/// A pool whose card holds its first signature, of message 0; what says that it does; and what lets it go on.
+fn held(deeds: impl IntoIterator<Item = Deed>) -> (Pool, Receiver<()>, Sender<()>) {
+    let mut pool = Pool::signing([Deed::Held].into_iter().chain(deeds));
+    let ((tell, told), (let_go, may_go)) = (channel(), channel());
+    *pool.card.held.lock().unwrap() = Some((tell, may_go));
+    pool.run();
+    (pool, told, let_go)
+}
+
+#[test]
+fn messages_that_wait_while_one_is_signed_share_the_next_signature() {
+    let user = Signing::new(8);
+    let (mut pool, told, let_go) = held([]);
+    let who = bulla_device::Asker::new(7);
+    pool.seal(0, &who, &user.sealers[0], user.now);
+    told.recv_timeout(PATIENCE).unwrap();
+    (1..=9).for_each(|slot| pool.seal(slot, &who, &user.sealers[slot as usize % 2], user.now));
+    pool.all_begun();
+    let_go.send(()).unwrap();
+    let sealed = pool.sealed(10);
+    let places: Vec<_> =
+        sealed.iter().enumerate().map(|(at, sealed)| user.place(at, sealed.as_ref().unwrap())).collect();
+    assert_eq!(places[0], None, "it found the device free");
+    let eight: Vec<_> = (0..8).map(|index| Some((index, 8))).collect();
+    assert_eq!(places[1..=8], eight[..], "no more than SIGNBATCH says");
+    assert_eq!(places[9], None, "one is left");
+    assert_eq!(pool.seen().len(), 3);
+    assert_eq!(pool.meters.sealing.signs, 3, "counted as often as it was done");
+}
+
+#[test]
+fn who_leaves_takes_no_other_with_it_out_of_a_batch() {
+    let user = Signing::new(8);
+    let (mut pool, told, let_go) = held([]);
+    let [stays, leaves] = [bulla_device::Asker::new(7), bulla_device::Asker::new(7)];
+    pool.seal(0, &leaves, &user.sealers[0], user.now);
+    told.recv_timeout(PATIENCE).unwrap();
+    pool.seal(1, &leaves, &user.sealers[0], user.now);
+    (2..=4).for_each(|slot| pool.seal(slot, &stays, &user.sealers[1], user.now));
+    pool.all_begun();
+    leaves.leave();
+    let_go.send(()).unwrap();
+    let sealed = pool.sealed(4);
+    let places: Vec<_> = sealed[1..].iter().zip(2..).map(|(one, at)| user.place(at, one.as_ref().unwrap())).collect();
+    assert_eq!(places, [Some((0, 3)), Some((1, 3)), Some((2, 3))]);
+    // Nothing of it is left behind.
+    pool.all_begun();
+    assert!(pool.adapters.away().tasks.is_empty() && pool.adapters.lock().under_way.is_empty());
+}
+
+#[test]
+fn messages_of_two_policies_or_users_are_never_in_one_batch() {
+    let [one, other] = [Signing::new(8), Signing::new(8)];
+    let (mut pool, told, let_go) = held([]);
+    let who = bulla_device::Asker::new(7);
+    pool.seal(0, &who, &one.sealers[0], one.now);
+    told.recv_timeout(PATIENCE).unwrap();
+    for slot in 1..=6 {
+        let user = if slot % 2 == 1 { &one } else { &other };
+        pool.seal(slot, &who, &user.sealers[0], user.now);
+    }
+    pool.all_begun();
+    let_go.send(()).unwrap();
+    let sealed = pool.sealed(7);
+    for (slot, sealed) in sealed.iter().enumerate().skip(1) {
+        // It opens with that user's ring.
+        let user = if slot % 2 == 1 { &one } else { &other };
+        let place = user.place(slot, sealed.as_ref().unwrap());
+        if slot % 2 == 1 {
+            assert_eq!(place, Some((slot as u32 / 2, 3)), "{slot}");
+        }
+    }
+}
+
+#[test]
+fn a_signature_that_fails_fails_for_its_batch_and_the_next_one_is_made() {
+    let user = Signing::new(8);
+    let (mut pool, told, let_go) = held([Deed::Fails]);
+    let who = bulla_device::Asker::new(7);
+    pool.seal(0, &who, &user.sealers[0], user.now);
+    told.recv_timeout(PATIENCE).unwrap();
+    (1..=10).for_each(|slot| pool.seal(slot, &who, &user.sealers[0], user.now));
+    pool.all_begun();
+    let_go.send(()).unwrap();
+    let sealed = pool.sealed(11);
+    let wrong = SealError::Key(DeviceError::WrongKey { why: "it is of brass" });
+    assert!(sealed[1..=8].iter().all(|one| one.as_ref().err() == Some(&wrong)), "{sealed:?}");
+    for (at, index) in [(9, 0), (10, 1)] {
+        assert_eq!(user.place(at, sealed[at].as_ref().unwrap()), Some((index, 2)));
+    }
+    pool.all_begun();
+    assert!(pool.adapters.away().tasks.is_empty() && pool.adapters.lock().under_way.is_empty());
 }

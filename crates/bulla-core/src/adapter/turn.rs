@@ -1,7 +1,8 @@
 //! One adapter's turn: tasks begin, go on with the answers of devices, and hand over jobs.
 
 use super::{
-    Adapters, Again, Asker, Finished, KEY_SERVICE_WAIT, New, Outcome, Progress, SLICE, Taken, Task, Work, question,
+    Adapters, Again, Aside, Asker, Away, Finished, KEY_SERVICE_WAIT, New, Outcome, Progress, SLICE, Taken, Task, Work,
+    question,
 };
 use crate::accounting::Cost;
 use crate::catalog::status::DeviceWait;
@@ -10,8 +11,8 @@ use crate::mailbox::{Mailboxes, Notice};
 use crate::task::TaskMeter;
 use bulla_device::role::{self, Role};
 use bulla_device::scheduler::{Answer, DeviceId, Sink};
-use bulla_device::{DeviceError, Inline, Job, Output, ticks};
-use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Tally, Verified};
+use bulla_device::{DeviceError, Inline, Job, Output, SystemRandom, ticks};
+use bulla_seal::{Batch, BatchKey, Leaf, OpenError, Opened, Proof, SealError, Sealed, Step, Tally, Verified};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,6 +25,10 @@ pub(super) struct Turn<'a> {
     inline: Inline,
     /// Jobs that this turn hands over, each with its task.
     jobs: Vec<(Job, Task)>,
+    /// Messages to be signed.
+    leaves: Vec<(Leaf, Task)>,
+    /// Kinds of messages of which no signature is being made any more.
+    free: Vec<BatchKey>,
     outcomes: Vec<Finished>,
     /// Askers of tasks that are done, one entry a task, and what it took of the asker's share.
     done: Vec<(u64, KeyWork)>,
@@ -39,6 +44,8 @@ impl<'a> Turn<'a> {
             sink: adapters.clone(),
             inline: Inline::new(),
             jobs: Vec::new(),
+            leaves: Vec::new(),
+            free: Vec::new(),
             outcomes: Vec::new(),
             done: Vec::new(),
         }
@@ -56,7 +63,7 @@ impl<'a> Turn<'a> {
             let begun = ticks();
             let _part = role::enter(part(matches!(work, Work::Open(_) | Work::GoOnOpening(..))));
             let stage = match work {
-                Work::Seal(start) => Stage::Seal(start()),
+                Work::Seal(start, _) => Stage::Seal(start()),
                 Work::Open(again) => Stage::Open(again(), again),
                 Work::GoOnOpening(step, again) => Stage::Open(Ok(step), again),
                 Work::Check(again) => Stage::Check(again(), again),
@@ -70,8 +77,8 @@ impl<'a> Turn<'a> {
             );
         }
         self.inline.take_over(taken.shared);
-        while !(self.jobs.is_empty() && self.inline.is_empty()) {
-            if !self.jobs.is_empty() {
+        while self.has_jobs() || !self.inline.is_empty() {
+            if self.has_jobs() {
                 self.place();
             }
             if self.inline.is_empty() {
@@ -96,13 +103,25 @@ impl<'a> Turn<'a> {
         }
     }
 
+    fn has_jobs(&self) -> bool {
+        !(self.jobs.is_empty() && self.leaves.is_empty() && self.free.is_empty())
+    }
+
     /// Sets the tasks aside and hands their jobs to the scheduler.
     fn place(&mut self) {
         let mut placed: Vec<Job> = Vec::with_capacity(self.jobs.len());
         let mut known = Vec::new();
         let now = Instant::now();
         {
-            let mut away = self.adapters.away();
+            let adapters = self.adapters;
+            let mut away = adapters.away();
+            for (leaf, mut task) in self.leaves.drain(..) {
+                task.placed_at = now;
+                self.free.extend(away.unsigned.add(leaf, task));
+            }
+            for key in std::mem::take(&mut self.free) {
+                self.sign_next(&mut away, &key, now, &mut placed);
+            }
             for (mut job, mut task) in self.jobs.drain(..) {
                 job.asker = task.who.clone();
                 job.deadline = Some(task.deadline);
@@ -127,13 +146,110 @@ impl<'a> Turn<'a> {
                 }
                 // In doubt the processor has the last word; a token's key is asked once more.
                 let here = task.checking && job.key.private().is_none_or(|key| key.exportable().is_some());
-                job.id = away.tasks.insert(task) as u64;
+                job.id = away.tasks.insert(Aside::Task(Box::new(task))) as u64;
                 if here { self.inline.push_here(job) } else { placed.push(job) }
             }
         }
         self.adapters.scheduler.place(&mut placed, &self.sink, &mut self.inline);
         for (again, task) in known {
             self.look_again(&again, task);
+        }
+    }
+
+    /// The next signature of that kind: of all that wait, of one alone, or none.
+    fn sign_next(&mut self, away: &mut Away, key: &BatchKey, now: Instant, placed: &mut Vec<Job>) {
+        loop {
+            let mut waiting = away.unsigned.next(key);
+            if waiting.is_empty() {
+                return;
+            }
+            for (_, gone) in waiting.extract_if(.., |(_, task)| task.who.is_gone()) {
+                self.done.push((gone.who.number(), gone.keys));
+            }
+            for (_, late) in waiting.extract_if(.., |(_, task)| task.deadline <= now) {
+                self.prove(late, Err(DeviceError::Deadline));
+            }
+            let (mut leaves, mut tasks): (Vec<Leaf>, Vec<Task>) = waiting.into_iter().unzip();
+            let deadline = tasks.iter().map(|task| task.deadline).min();
+            let number = tasks.first().map_or(0, |task| task.who.number());
+            let (mut job, aside) = match (leaves.pop(), tasks.pop()) {
+                (Some(leaf), Some(mut task)) if tasks.is_empty() => {
+                    let Progress::Sign(go_on) = task.progress else { continue };
+                    let (mut job, prove) = leaf.alone();
+                    job.asker = task.who.clone();
+                    task.is_private = true;
+                    task.progress = Progress::Seal(Box::new(move |signature| go_on(prove(signature))));
+                    (job, Aside::Alone(key.clone(), Box::new(task)))
+                }
+                (Some(leaf), Some(task)) => {
+                    leaves.push(leaf);
+                    tasks.push(task);
+                    let batch = Batch::of(leaves, &mut SystemRandom);
+                    // There are two leaves at least, and no more than a batch has.
+                    match batch.and_then(|batch| batch.ok_or(SealError::NothingToSeal)) {
+                        Ok((batch, mut job)) => {
+                            // One of the askers may leave; the others still want to hear.
+                            job.asker = bulla_device::Asker::new(number);
+                            (job, Aside::Batch(key.clone(), Box::new(batch), tasks))
+                        }
+                        Err(error) => {
+                            for task in tasks {
+                                self.refuse_to_seal(task, error.clone());
+                            }
+                            continue;
+                        }
+                    }
+                }
+                _ => continue,
+            };
+            job.deadline = deadline;
+            job.id = away.tasks.insert(aside) as u64;
+            placed.push(job);
+            return;
+        }
+    }
+
+    fn refuse_to_seal(&mut self, task: Task, error: SealError) {
+        let (standing, _) = task.stand();
+        self.tell(&standing, Outcome::Sealed(Err(error)));
+    }
+
+    /// A message's signature is there, or will not be.
+    fn prove(&mut self, task: Task, proof: Result<Proof, DeviceError>) {
+        let (mut standing, progress) = task.stand();
+        let Progress::Sign(go_on) = progress else { return };
+        let begun = ticks();
+        let _part = role::enter(Role::Sealing);
+        let stage = Stage::Seal(go_on(proof));
+        standing.spent = standing.spent.saturating_add(ticks().saturating_sub(begun));
+        self.advance(standing, stage);
+    }
+
+    /// A batch's signature is there, or will not be. What it took is its messages', in equal parts.
+    fn signed(&mut self, batch: Batch, mut tasks: Vec<Task>, answer: Answer, each: u64, now: Instant) {
+        let count = (tasks.len() as u64).max(1);
+        for task in &mut tasks {
+            task.spent = task.spent.saturating_add(each / count);
+            task.keys.taken_ns = task.keys.taken_ns.saturating_add(answer.service_ns / count);
+        }
+        match answer.result {
+            Ok(signature) => {
+                for (mut task, proof) in tasks.into_iter().zip(batch.proofs(&signature)) {
+                    task.waited(now);
+                    self.prove(task, Ok(proof));
+                }
+            }
+            // The time of the first of them is up; the others have some left.
+            Err(DeviceError::Deadline) => {
+                for (task, leaf) in tasks.into_iter().zip(batch.into_leaves()) {
+                    if task.deadline <= now {
+                        self.prove(task, Err(DeviceError::Deadline));
+                    } else {
+                        self.leaves.push((leaf, task));
+                    }
+                }
+            }
+            Err(error) => tasks.into_iter().for_each(|task| self.prove(task, Err(error.clone()))),
         }
     }
 
@@ -159,14 +275,28 @@ impl<'a> Turn<'a> {
             return;
         }
         let mut resumed = Vec::with_capacity(answers.len());
+        let mut signed = Vec::new();
         {
             let mut away = self.adapters.away();
             for answer in answers {
-                let task = usize::try_from(answer.id).ok().and_then(|key| away.tasks.try_remove(key));
-                resumed.extend(task.map(|task| (task, answer)));
+                match usize::try_from(answer.id).ok().and_then(|key| away.tasks.try_remove(key)) {
+                    None => {}
+                    Some(Aside::Task(task)) => resumed.push((*task, answer)),
+                    Some(Aside::Alone(key, task)) => {
+                        self.free.push(key);
+                        resumed.push((*task, answer));
+                    }
+                    Some(Aside::Batch(key, batch, tasks)) => {
+                        self.free.push(key);
+                        signed.push((batch, tasks, answer));
+                    }
+                }
             }
         }
         let now = Instant::now();
+        for (batch, tasks, answer) in signed {
+            self.signed(*batch, tasks, answer, each, now);
+        }
         let mut answered = Vec::new();
         for (mut task, answer) in resumed {
             task.spent = task.spent.saturating_add(each);
@@ -231,6 +361,8 @@ impl<'a> Turn<'a> {
         }
         let _part = role::enter(part(matches!(progress, Progress::Open(..))));
         let stage = match progress {
+            // It waits for no answer of its own: see `prove`.
+            Progress::Sign(go_on) => Stage::Seal(go_on(Err(result.err().unwrap_or(DeviceError::Cancelled)))),
             Progress::Seal(go_on) => Stage::Seal(go_on(result)),
             Progress::Open(go_on, again) => Stage::Open(go_on(result), again),
             Progress::Check(go_on, again) => Stage::Check(go_on(result), again),
@@ -249,6 +381,16 @@ impl<'a> Turn<'a> {
     fn advance(&mut self, standing: Standing, stage: Stage) {
         match stage {
             Stage::Seal(Ok(Step::Device(job, go_on))) => self.jobs.push((job, standing.task(Progress::Seal(go_on)))),
+            Stage::Seal(Ok(Step::Leaf(leaf, go_on))) => {
+                self.leaves.push((*leaf, standing.task(Progress::Sign(go_on))));
+            }
+            // Nothing that opens signs.
+            Stage::Open(Ok(leaf @ Step::Leaf(..)), again) => {
+                self.advance(standing, Stage::Open(Ok(leaf.alone()), again));
+            }
+            Stage::Check(Ok(leaf @ Step::Leaf(..)), again) => {
+                self.advance(standing, Stage::Check(Ok(leaf.alone()), again));
+            }
             Stage::Open(Ok(Step::Device(job, go_on)), again) => {
                 self.jobs.push((job, standing.task(Progress::Open(go_on, again))));
             }
@@ -345,6 +487,13 @@ struct Standing {
 }
 
 impl Task {
+    /// The task, and its progress apart.
+    fn stand(self) -> (Standing, Progress) {
+        let Self { asker, who, deadline, progress, devices, checking, spent, looked_again, tally, keys, wait, .. } =
+            self;
+        (Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait }, progress)
+    }
+
     /// Its answer is there.
     fn waited(&mut self, now: Instant) {
         let waited = now.saturating_duration_since(self.placed_at).as_nanos();

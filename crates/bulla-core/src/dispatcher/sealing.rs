@@ -2,7 +2,7 @@
 //! the adapters at the same time; the link keeps them in their order.
 
 use crate::accounting::Cost;
-use crate::adapter::{Asker, Outcome, SealingMemoryFull, Work};
+use crate::adapter::{Asker, MaySign, Outcome, SealingMemoryFull, Work};
 use crate::audit::{KeyUse, Purpose};
 use crate::catalog::status::{Deed, ProtectionMeters};
 use crate::envelope::{Arrival, Envelope};
@@ -251,11 +251,12 @@ impl Task<'_> {
         }
         let tally = Tally::new();
         let counted = tally.clone();
-        let work = Work::Seal(Box::new(move || {
+        let start = Box::new(move || {
             let mut sealer = sealer.lock().unwrap_or_else(PoisonError::into_inner);
             sealer.check_len(&content, &bound, room)?;
             sealer.seal_counting(content, &bound, now, &mut SystemRandom, &counted)
-        }));
+        });
+        let work = Work::Seal(start, if policy.sign_batch > 1 { MaySign::Together } else { MaySign::Alone });
         means.manager.workers.adapters.submit(self.asker, self.who, work, tally);
         Ok(Stage::Away(Away::Sealing(Box::new(envelope), policy.clone(), key)))
     }
@@ -278,11 +279,11 @@ impl Task<'_> {
                 note(means.manager, policy, self.also, Deed::Sealed, &cost);
                 Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
             }
-            Ok(step @ Step::Device(..)) => {
+            Ok(step @ (Step::Device(..) | Step::Leaf(..))) => {
                 means.manager.workers.adapters.submit(
                     self.asker,
                     self.who,
-                    Work::Seal(Box::new(move || Ok(step))),
+                    Work::Seal(Box::new(move || Ok(step)), MaySign::Alone),
                     tally,
                 );
                 Ok(Stage::Away(Away::Sealing(Box::new(envelope), policy.clone(), key)))
@@ -314,7 +315,9 @@ impl Away {
         };
         note(manager, policy, also, deed, cost);
         if let Self::Sealing(_, _, key) = &self {
-            count_use(key.as_deref(), cost);
+            // Of a batch only one message took a signature.
+            let is_signed = cost.effort.signs > 0 || matches!(outcome, Outcome::Sealed(Ok(_)));
+            count_use(key.as_deref().filter(|_| is_signed), cost);
         }
         match (self, outcome) {
             (Self::Sealing(envelope, ..), Outcome::Sealed(Ok(sealed))) => Ok(envelope.sealed(sealed)),
@@ -328,9 +331,9 @@ impl Away {
     }
 }
 
-/// Counts the use of the key that signs: none where the message needed no signature.
+/// Counts a message that the key signed, alone or with others.
 fn count_use(key: Option<&KeyUse>, cost: &Cost) {
-    if let Some(key) = key.filter(|_| cost.effort.signs > 0) {
+    if let Some(key) = key {
         key.add(1, cost.effort.signs);
     }
 }

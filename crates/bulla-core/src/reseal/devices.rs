@@ -17,7 +17,7 @@ const BEGUN_AT_ONCE: usize = 16;
 
 /// Takes `count` tasks to their ends, `window` of them at the same time, and waits for that. Tasks that ask a private
 /// key the same share one answer.
-pub(super) fn carry_out<T, E>(
+pub(super) fn carry_out<T: 'static, E: 'static>(
     scheduler: &Arc<Scheduler>,
     count: usize,
     window: usize,
@@ -81,9 +81,11 @@ struct Waiting<T, E> {
     question: Option<Question>,
 }
 
-impl<T, E> Work<T, E> {
+impl<T: 'static, E: 'static> Work<T, E> {
     fn advance(&mut self, place: usize, stage: Result<Step<T, E>, E>) {
         let result = match stage {
+            // The messages are few, and sealed once.
+            Ok(leaf @ Step::Leaf(..)) => return self.advance(place, Ok(leaf.alone())),
             Ok(Step::Device(mut job, go_on)) => {
                 let question = question(&job);
                 if let Some(others) = question.as_ref().and_then(|question| self.shared.get_mut(question)) {

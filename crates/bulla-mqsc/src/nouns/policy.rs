@@ -14,7 +14,7 @@ use crate::table::{
 };
 use bulla_catalog::system_queues::SYSTEM_PREFIX;
 use bulla_catalog::{DEPTH_MAX, Definitions, Sort};
-use bulla_seal::policy::{KeyReuse, Quality, RECIPIENTS_MAX, SIGNERS_MAX, SignatureDigest};
+use bulla_seal::policy::{KeyReuse, Quality, RECIPIENTS_MAX, SIGN_BATCH_MAX, SIGNERS_MAX, SignatureDigest};
 use bulla_seal::{Dn, Policy};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -113,6 +113,16 @@ static FIELDS: &[Field<Arc<Policy>>] = &[
                 _ => KeyReuse::Unlimited,
             }
         },
+    ),
+    Field::new(
+        "SIGNBATCH",
+        Kind::Number { min: 1, max: SIGN_BATCH_MAX as u64 },
+        "1",
+        "How many messages one signature may prove, 1 to 1024: those that wait to be signed when the device is free. A \
+         message that waits alone has a signature of its own. Where it is 1 every message has, and a reader refuses \
+         those that share one. Only with SIGNALG, and not with a CBC cipher.",
+        |of| Cell::Number(of.sign_batch.into()),
+        |of, value| Arc::make_mut(of).sign_batch = clamped(value.number()).max(1),
     ),
     Field::new(
         "TOLERATION",

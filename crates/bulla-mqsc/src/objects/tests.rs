@@ -507,7 +507,10 @@ fn there_are_so_many_devices_and_no_more() {
 #[test]
 fn a_policy_s_text_is_one_command_and_other_commands_are_refused() {
     let text = policy::text(&Arc::new(Policy::new("orders")));
-    assert!(text.starts_with("SET POLICY('orders') SIGNALG(NONE) ENCALG(NONE) KEYREUSE(DISABLED) ENFORCE "), "{text}");
+    assert!(
+        text.starts_with("SET POLICY('orders') SIGNALG(NONE) ENCALG(NONE) KEYREUSE(DISABLED) SIGNBATCH(1) ENFORCE "),
+        "{text}"
+    );
     let refused = |text| policy::from_text(text).unwrap_err();
     assert_eq!(refused("* none\n"), "0 policies where one was expected");
     assert_eq!(policy::all_from_text("* none\n"), Ok(Vec::new()));

@@ -503,7 +503,7 @@ impl Bench {
 
 /// A lot of messages, all to their ends. Returns the results, and the processor time of a message beside the jobs;
 /// copies of those are added to `handed_out`.
-fn work_off<T, E: Display>(
+fn work_off<T: 'static, E: Display + 'static>(
     mut start: impl FnMut() -> std::result::Result<Step<T, E>, E>,
     cpu: &mut CpuDevice,
     handed_out: &mut Vec<Job>,
@@ -511,14 +511,16 @@ fn work_off<T, E: Display>(
     let mut results = Vec::with_capacity(LOT);
     let mut waiting: Vec<Option<Continuation<T, E>>> = Vec::with_capacity(LOT);
     let mut jobs: Vec<Job> = Vec::with_capacity(LOT);
-    let mut take = |step: Step<T, E>, waiting: &mut Vec<Option<Continuation<T, E>>>, jobs: &mut Vec<Job>| match step {
-        Step::Done(result) => results.push(result),
-        Step::Device(mut job, go_on) => {
-            job.id = waiting.len() as u64;
-            jobs.push(job);
-            waiting.push(Some(go_on));
-        }
-    };
+    let mut take =
+        |step: Step<T, E>, waiting: &mut Vec<Option<Continuation<T, E>>>, jobs: &mut Vec<Job>| match step.alone() {
+            Step::Leaf(..) => {} // there is none any more
+            Step::Done(result) => results.push(result),
+            Step::Device(mut job, go_on) => {
+                job.id = waiting.len() as u64;
+                jobs.push(job);
+                waiting.push(Some(go_on));
+            }
+        };
     let begun = thread_cpu_ns();
     for _ in 0..LOT {
         take(start().map_err(device)?, &mut waiting, &mut jobs);

@@ -204,11 +204,19 @@ impl Ours<'_> {
 
 /// content-type: data, as the value of its attribute.
 pub(crate) fn write_content_type(out: &mut AttributeWriter) {
-    out.push(oid::CONTENT_TYPE, element_len(oid::ID_DATA.len()), |w| w.element(OID, oid::ID_DATA));
+    write_content_type_of(out, oid::ID_DATA);
 }
 
-pub(crate) const CONTENT_TYPE_ATTRIBUTE_BYTES: usize =
-    attribute_len(oid::CONTENT_TYPE, element_len(oid::ID_DATA.len()));
+/// content-type, of any type.
+pub(crate) fn write_content_type_of(out: &mut AttributeWriter, content_type: &[u8]) {
+    out.push(oid::CONTENT_TYPE, element_len(content_type.len()), |w| w.element(OID, content_type));
+}
+
+pub(crate) const CONTENT_TYPE_ATTRIBUTE_BYTES: usize = content_type_len(oid::ID_DATA);
+
+pub(crate) const fn content_type_len(content_type: &[u8]) -> usize {
+    attribute_len(oid::CONTENT_TYPE, element_len(content_type.len()))
+}
 
 pub(crate) fn write_message_digest(out: &mut AttributeWriter, hash: &[u8]) {
     out.push(oid::MESSAGE_DIGEST, element_len(hash.len()), |w| w.element(OCTET_STRING, hash));

@@ -6,6 +6,7 @@
 
 pub(crate) mod algorithm;
 pub(crate) mod attributes;
+pub(crate) mod batch;
 pub(crate) mod enveloped;
 pub(crate) mod reader;
 pub(crate) mod signed;
@@ -30,6 +31,8 @@ pub(crate) enum Name<'a> {
 pub(crate) enum Container<'a> {
     /// A signed message.
     Signed(signed::SignedData<'a>),
+    /// A message that shares its signature with others.
+    Batch(batch::BatchSigned<'a>),
     /// An envelope, authenticated or not.
     Enveloped(enveloped::Enveloped<'a>),
 }
@@ -38,7 +41,8 @@ pub(crate) enum Container<'a> {
 pub(crate) fn read(der: &[u8]) -> Result<Container<'_>, OpenError> {
     let (content_type, content) = content_info(der)?;
     match content_type {
-        oid::SIGNED_DATA => signed::SignedData::read(content).map(Container::Signed),
+        oid::SIGNED_DATA => signed::SignedData::read(content, oid::ID_DATA).map(Container::Signed),
+        oid::BATCH_SIGNED => batch::BatchSigned::read(content).map(Container::Batch),
         oid::AUTH_ENVELOPED_DATA => enveloped::Enveloped::read(content, true).map(Container::Enveloped),
         oid::ENVELOPED_DATA => enveloped::Enveloped::read(content, false).map(Container::Enveloped),
         _ => Err(OpenError::NotSealed),
@@ -48,8 +52,18 @@ pub(crate) fn read(der: &[u8]) -> Result<Container<'_>, OpenError> {
 /// Reads a message that must be a `SignedData`.
 pub(crate) fn read_signed(der: &[u8]) -> Result<signed::SignedData<'_>, OpenError> {
     match content_info(der)? {
-        (oid::SIGNED_DATA, content) => signed::SignedData::read(content),
+        (oid::SIGNED_DATA, content) => signed::SignedData::read(content, oid::ID_DATA),
         _ => Err(OpenError::NotSealed),
+    }
+}
+
+/// Reads the `ContentInfo` that is the root of a batch.
+pub(crate) fn read_root(der: &[u8]) -> Result<signed::SignedData<'_>, OpenError> {
+    const WHAT: OpenError = OpenError::Malformed { what: "the root of a batch is no SignedData" };
+    match content_info(der) {
+        Ok((oid::SIGNED_DATA, content)) => signed::SignedData::read(content, oid::BATCH_ROOT),
+        Ok(_) | Err(OpenError::NotSealed) => Err(WHAT),
+        Err(error) => Err(error),
     }
 }
 
@@ -78,7 +92,7 @@ pub fn looks_sealed(body: &[u8]) -> bool {
     };
     let [OID, len, rest @ ..] = after_length else { return false };
     let Some(found) = rest.get(..usize::from(*len)) else { return false };
-    [oid::SIGNED_DATA, oid::AUTH_ENVELOPED_DATA, oid::ENVELOPED_DATA].contains(&found)
+    [oid::SIGNED_DATA, oid::AUTH_ENVELOPED_DATA, oid::ENVELOPED_DATA, oid::BATCH_SIGNED].contains(&found)
 }
 
 #[cfg(test)]
@@ -146,6 +160,7 @@ mod tests {
         write_message_digest(&mut set, &[8; 32]);
         let (digest, attributes) = (digest_identifier(Digest::Sha256), set.sorted());
         let layout = SignedLayout {
+            content_type: oid::ID_DATA,
             digest: &digest,
             certificates: &element(SEQUENCE, &[]),
             signer: &name(),

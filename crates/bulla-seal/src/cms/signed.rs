@@ -18,6 +18,8 @@ pub(crate) const CERTIFICATES_MAX: usize = 16;
 /// Everything of a `SignedData` but the payload, ready to be written. The one signer's parts are
 /// encodings; `signature_len` is known before the signature is.
 pub(crate) struct SignedLayout<'a> {
+    /// What the payload is: data, or a batch's root.
+    pub(crate) content_type: &'a [u8],
     /// The digest's identifier.
     pub(crate) digest: &'a [u8],
     /// The certificates, in DER's order, without the header around them.
@@ -44,7 +46,7 @@ impl SignedLayout<'_> {
     }
 
     fn content_info_len(&self) -> usize {
-        element_len(oid::ID_DATA.len()) + element_len(element_len(self.payload_len))
+        element_len(self.content_type.len()) + element_len(element_len(self.payload_len))
     }
 
     fn signed_data_len(&self) -> usize {
@@ -69,10 +71,10 @@ impl SignedLayout<'_> {
         out.element(OID, oid::SIGNED_DATA);
         out.header(context(0), element_len(self.signed_data_len()));
         out.header(SEQUENCE, self.signed_data_len());
-        out.small_integer(1);
+        out.small_integer(version_around(self.content_type));
         out.element(SET, self.digest);
         out.header(SEQUENCE, self.content_info_len());
-        out.element(OID, oid::ID_DATA);
+        out.element(OID, self.content_type);
         out.header(context(0), element_len(self.payload_len));
         out.element(OCTET_STRING, payload);
         out.element(context(0), self.certificates);
@@ -85,6 +87,11 @@ impl SignedLayout<'_> {
         out.raw(self.algorithm);
         out.element(OCTET_STRING, signature);
     }
+}
+
+/// The version of a `SignedData` whose signers are named by issuer and serial number (RFC 5652, 5.1).
+fn version_around(content_type: &[u8]) -> u8 {
+    if content_type == oid::ID_DATA { 1 } else { 3 }
 }
 
 /// A `SignedData` as it arrived.
@@ -118,13 +125,13 @@ pub(crate) struct SignerInfo<'a> {
 }
 
 impl<'a> SignedData<'a> {
-    /// Reads the `SignedData` inside a `ContentInfo`.
-    pub(crate) fn read(encoded: &'a [u8]) -> Result<SignedData<'a>, OpenError> {
+    /// Reads the `SignedData` inside a `ContentInfo`, whose payload is of this content type and no other.
+    pub(crate) fn read(encoded: &'a [u8], content_type: &[u8]) -> Result<SignedData<'a>, OpenError> {
         const WHAT: &str = "a SignedData is unreadable";
         let mut fields = Reader::only(encoded, SEQUENCE, WHAT)?;
         let version = fields.small_integer(WHAT)?;
         let digests = fields.enter(SET, WHAT)?;
-        let payload = read_payload(fields.enter(SEQUENCE, WHAT)?)?;
+        let payload = read_payload(fields.enter(SEQUENCE, WHAT)?, content_type)?;
         let certificates = match fields.optional(context(0)) {
             Some(contents) => read_certificates(Reader::new(contents))?,
             None => Vec::new(),
@@ -134,7 +141,8 @@ impl<'a> SignedData<'a> {
         }
         let signers = read_signers(fields.enter(SET, WHAT)?)?;
         fields.end("a SignedData has surplus fields")?;
-        let expected = if signers.iter().any(|signer| matches!(signer.name, Name::Key(_))) { 3 } else { 1 };
+        let by_key = signers.iter().any(|signer| matches!(signer.name, Name::Key(_)));
+        let expected = if by_key { 3 } else { version_around(content_type) };
         if version != expected {
             return Err(Malformed("a SignedData of another version").into());
         }
@@ -143,10 +151,13 @@ impl<'a> SignedData<'a> {
     }
 }
 
-fn read_payload(mut fields: Reader<'_>) -> Result<&[u8], Malformed> {
+fn read_payload<'a>(mut fields: Reader<'a>, content_type: &[u8]) -> Result<&'a [u8], Malformed> {
     const WHAT: &str = "a SignedData holds no payload";
-    if fields.value(OID, WHAT)? != oid::ID_DATA {
-        return Err(Malformed("a SignedData holds something other than data"));
+    if fields.value(OID, WHAT)? != content_type {
+        return Err(Malformed(match content_type {
+            oid::BATCH_ROOT => "the root of a batch holds something other than a root",
+            _ => "a SignedData holds something other than data",
+        }));
     }
     let mut explicit = fields.enter(context(0), WHAT)?;
     fields.end(WHAT)?;

@@ -27,6 +27,9 @@ pub const CACHED_KEY_AGE_MAX: Duration = Duration::from_secs(3600);
 /// Signers remembered.
 pub const CACHED_SIGNERS_MAX: usize = 1024;
 
+/// Roots of batches remembered.
+pub const CACHED_ROOTS_MAX: usize = 4096;
+
 /// Sets of recipients remembered.
 const CACHED_RECIPIENTS_MAX: usize = 64;
 /// Bytes of a set of recipients that is remembered. One recipient takes about 400.
@@ -39,6 +42,15 @@ pub(crate) struct Cache {
     keys: Mutex<Keys>,
     signers: Mutex<Signers>,
     recipients: Mutex<Recipients>,
+    roots: Mutex<Roots>,
+}
+
+/// Roots of batches whose signature was found good, each with SHA-256 of the certificate that it is of. Two halves: when
+/// the recent one is full it becomes the older one, and what was that is forgotten. One that was found bad is not here.
+#[derive(Default)]
+struct Roots {
+    recent: HashMap<[u8; 32], [u8; 32]>,
+    older: HashMap<[u8; 32], [u8; 32]>,
 }
 
 /// Sets of recipients that came again, with their SHA-256. A reused content key comes with the same set each time, and
@@ -313,6 +325,7 @@ impl Cache {
         *lock(&self.keys) = Keys::default();
         *lock(&self.signers) = Signers::default();
         *lock(&self.recipients) = Recipients::default();
+        *lock(&self.roots) = Roots::default();
     }
 
     /// SHA-256 of a whole set of recipients, and whether it was remembered.
@@ -368,6 +381,21 @@ impl Cache {
         if let Some(entry) = lock(&self.keys).get(place) {
             entry.context = Some(key.context);
         }
+    }
+
+    /// Whether these root bytes were found to carry a good signature of that certificate, both by SHA-256.
+    pub(crate) fn knows_root(&self, root: &[u8; 32], certificate: &[u8; 32]) -> bool {
+        let roots = lock(&self.roots);
+        roots.recent.get(root).or_else(|| roots.older.get(root)) == Some(certificate)
+    }
+
+    /// Remembers that these root bytes carry a good signature of that certificate.
+    pub(crate) fn remember_root(&self, root: [u8; 32], certificate: [u8; 32]) {
+        let mut roots = lock(&self.roots);
+        if roots.recent.len() >= CACHED_ROOTS_MAX / 2 && !roots.recent.contains_key(&root) {
+            roots.older = std::mem::take(&mut roots.recent);
+        }
+        roots.recent.insert(root, certificate);
     }
 
     /// Takes out a key that is not to be used again.

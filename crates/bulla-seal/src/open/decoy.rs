@@ -148,6 +148,7 @@ fn message(
     set.push_raw(crate::oid::SIGNING_CERTIFICATE_V2, &attributes::signing_certificate(signer, &[]));
     let attributes = set.sorted();
     let layout = SignedLayout {
+        content_type: crate::oid::ID_DATA,
         digest: &identifier,
         certificates: signer.der(),
         signer: signer.issuer_and_serial(),

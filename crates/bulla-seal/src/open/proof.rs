@@ -20,7 +20,8 @@ use super::{Opening, Question};
 use crate::certificate::{self, Certificate};
 use crate::cms;
 use crate::cms::algorithm::SignatureKind;
-use crate::cms::attributes::{Attributes, Ours, algorithm_protection, check_signing_certificate};
+use crate::cms::attributes::{Attributes, Ours, algorithm_protection, check_signing_certificate, sha256};
+use crate::cms::batch::BatchSigned;
 use crate::cms::reader::Malformed;
 use crate::cms::signed::{SignedData, SignerInfo};
 use crate::dn::Dn;
@@ -60,6 +61,8 @@ pub(super) struct Proved {
 pub(super) enum Verification {
     /// By a device.
     Device(PublicKey, Work),
+    /// Not at all: the same root with this signer was verified before, and was good.
+    Known,
     /// In place: with a size of key or a length of salt that devices do not take.
     Here(Foreign),
 }
@@ -75,6 +78,8 @@ pub(super) struct Foreign {
 /// What one signer says, and what is still to be found out about it.
 pub(super) struct Claim {
     known: KnownSigner,
+    /// SHA-256 of the root that it signed for many messages, to be remembered when its signature is good.
+    root: Option<[u8; 32]>,
     /// The moment by which the dates of its certificate are judged.
     judged_at: SystemTime,
     /// What stands for the certificates of the message beside the signer's.
@@ -123,6 +128,7 @@ impl Proof {
                 };
                 Ok(tally.ask(Job::new(key, work), conclude))
             }
+            Some(Ok((Verification::Known, claim))) => self.conclude(claim, true),
             Some(Ok((Verification::Here(foreign), claim))) => {
                 let good = foreign.is_good(&claim.known.certificate)?;
                 self.question.tally.verify();
@@ -145,6 +151,9 @@ impl Proof {
     fn believe(&self, claim: Claim, good: bool) -> Result<Proved, SignedError> {
         if !good {
             return Err(SignedError::Unproved(BAD_SIGNATURE));
+        }
+        if let Some(root) = claim.root {
+            self.question.cache.remember_root(root, *claim.known.certificate.fingerprint());
         }
         // The attributes are the signer's now. The certificates are not yet: a changed one with the same
         // key verifies as well, until the signing certificate attribute has been compared.
@@ -280,12 +289,53 @@ impl Question {
         let judged_at = self.judged_at(&attributes.ours)?;
         let is_believed = known.is_believed(hints, self.policy.revocation, judged_at, self.now);
         let claim = Claim {
+            root: None,
             judged_at,
             others: if is_believed { Vec::new() } else { others().map(|der| source.slice_ref(der)).collect() },
             hints,
             vouched: self.vouch(&known.certificate, signed, signer, &attributes, recipients).and(fits),
             names_certificate: attributes.signing_certificate.is_some(),
             same_statement: *first.get_or_insert(attributes.ours) == attributes.ours,
+            signing_time: attributes.time().map_err(OpenError::from),
+            known,
+        };
+        Ok((verification, claim))
+    }
+
+    /// What the one signer of a batch says of one of its messages. Each message is judged by itself: of the root it is
+    /// known at most that its signature is good.
+    pub(super) fn batch_claim(
+        &self,
+        batch: &BatchSigned<'_>,
+        source: &Bytes,
+        recipients: Option<&[u8; 32]>,
+    ) -> Result<(Verification, Claim), OpenError> {
+        let attributes = self.batch_attributes(batch)?;
+        let signed = &batch.signed;
+        let signer = signed.signers.first().ok_or(OpenError::Unsigned)?;
+        let known = self.cache.signer(&self.ring, &signer.name, signed)?;
+        let root = sha256(batch.root_whole);
+        let verification = if self.cache.knows_root(&root, known.certificate.fingerprint()) {
+            Verification::Known
+        } else {
+            Verification::of(&known.certificate, signer).ok_or(BAD_SIGNATURE)?
+        };
+        let others = || signed.certificates.iter().filter(|der| **der != known.certificate.der());
+        let hints = Hints::of(others().copied());
+        let judged_at = self.judged_at(&attributes.ours)?;
+        let is_believed = known.is_believed(hints, self.policy.revocation, judged_at, self.now);
+        let vouched = self
+            .vouch_for_binding(&attributes, recipients)
+            // Only this project makes roots, and gives each both attributes.
+            .and_then(|()| vouch_for_signer(&known.certificate, signed, signer, true));
+        let claim = Claim {
+            root: Some(root),
+            judged_at,
+            others: if is_believed { Vec::new() } else { others().map(|der| source.slice_ref(der)).collect() },
+            hints,
+            vouched,
+            names_certificate: true,
+            same_statement: true,
             signing_time: attributes.time().map_err(OpenError::from),
             known,
         };
@@ -328,33 +378,54 @@ impl Question {
         attributes: &Attributes<'_>,
         recipients: Option<&[u8; 32]>,
     ) -> Result<(), SignedError> {
-        let unproved = |error| Err(SignedError::Unproved(error));
         let bound = self.is_bound(&attributes.ours);
         if bound && attributes.ours.binding.is_none() {
             return Err(SignedError::Late(OpenError::Unbound));
         }
-        match attributes.algorithm_protection {
-            Some(value) if value == algorithm_protection(signer.digest_identifier, signer.algorithm) => {}
-            Some(_) => return unproved(OpenError::Tampered { what: "the algorithm protection attribute" }),
-            None if bound => {
-                return unproved(Malformed("a bound message without algorithm protection").into());
-            }
-            None => {}
+        vouch_for_signer(certificate, signed, signer, bound)?;
+        self.vouch_for_recipients(attributes, recipients)
+    }
+
+    fn vouch_for_binding(&self, attributes: &Attributes<'_>, recipients: Option<&[u8; 32]>) -> Result<(), SignedError> {
+        if self.is_bound(&attributes.ours) && attributes.ours.binding.is_none() {
+            return Err(SignedError::Late(OpenError::Unbound));
         }
-        match attributes.signing_certificate {
-            Some(value) => {
-                let all = bound.then_some(signed.certificates.as_slice());
-                check_signing_certificate(value, certificate, all).map_err(SignedError::Unproved)?;
-            }
-            None if bound => {
-                return unproved(Malformed("a bound message without a signing certificate attribute").into());
-            }
-            None => {}
-        }
+        self.vouch_for_recipients(attributes, recipients)
+    }
+
+    fn vouch_for_recipients(
+        &self,
+        attributes: &Attributes<'_>,
+        recipients: Option<&[u8; 32]>,
+    ) -> Result<(), SignedError> {
         match recipients {
             Some(digest) => self.check_recipients(&attributes.ours, digest).map_err(SignedError::Unproved),
             None => Ok(()),
         }
+    }
+}
+
+/// Whether the attributes name the algorithms and the certificates that are there. `required` says that they must.
+fn vouch_for_signer(
+    certificate: &Certificate,
+    signed: &SignedData<'_>,
+    signer: &SignerInfo<'_>,
+    required: bool,
+) -> Result<(), SignedError> {
+    let unproved = |error| Err(SignedError::Unproved(error));
+    match signer.attributes.algorithm_protection {
+        Some(value) if value == algorithm_protection(signer.digest_identifier, signer.algorithm) => {}
+        Some(_) => return unproved(OpenError::Tampered { what: "the algorithm protection attribute" }),
+        None if required => return unproved(Malformed("a bound message without algorithm protection").into()),
+        None => {}
+    }
+    match signer.attributes.signing_certificate {
+        Some(value) => {
+            let all = required.then_some(signed.certificates.as_slice());
+            check_signing_certificate(value, certificate, all).map_err(SignedError::Unproved)
+        }
+        None if required => unproved(Malformed("a bound message without a signing certificate attribute").into()),
+        None => Ok(()),
     }
 }
 

@@ -95,6 +95,7 @@ impl Maker {
         loop {
             match step {
                 Step::Done(sealed) => return sealed.der,
+                leaf @ Step::Leaf(..) => step = leaf.alone(),
                 Step::Device(job, go_on) => {
                     let signs = matches!(job.work.operation(), Operation::RsaSign | Operation::EcdsaSign);
                     let mut cpu = CpuDevice::new("cpu");

@@ -30,6 +30,9 @@ enum SealCommand {
         /// As JSON
         #[arg(long)]
         json: bool,
+        /// Write the signed root of a message that shares its signature to this file, for `openssl cms -verify`
+        #[arg(long, value_name = "FILE")]
+        root: Option<PathBuf>,
     },
     /// Open a sealed message without a queue manager, with every check of a policy
     ///
@@ -106,15 +109,20 @@ struct BindingArgs {
 /// The file can't be read, holds no sealed message, or does not open.
 pub fn run(args: &SealArgs) -> Result<(), CliError> {
     match &args.command {
-        SealCommand::Inspect { file, json } => inspect(file, *json),
+        SealCommand::Inspect { file, json, root } => inspect(file, *json, root.as_deref()),
         SealCommand::Open(args) => open(args),
     }
 }
 
-fn inspect(file: &Path, json: bool) -> Result<(), CliError> {
+fn inspect(file: &Path, json: bool, root: Option<&Path>) -> Result<(), CliError> {
     let bytes = read(file).map_err(|error| CliError::file(file, error))?;
     let inspection = bulla_seal::inspect(&bytes)
         .map_err(|error| CliError::failed(format!("{}: {}: {error}", file.display(), error.cause())))?;
+    if let Some(path) = root {
+        let none = || CliError::failed(format!("{}: the message has a signature of its own, or none", file.display()));
+        let signed = bulla_seal::batch_root(&bytes).ok_or_else(none)?;
+        std::fs::write(path, signed).map_err(|error| CliError::file(path, error))?;
+    }
     if json {
         println!("{}", inspection.to_json());
     } else {

@@ -1,0 +1,157 @@
+//! A signer: a key, and everything about it that stands in each message that it signs.
+
+use std::time::SystemTime;
+
+use bulla_device::{Digest, Job, PrivateKey, RsaScheme, Work};
+
+use crate::certificate::{Certificate, KeyKind};
+use crate::cms::algorithm::{digest_identifier, ecdsa_identifier, rsa_signature_identifier};
+use crate::cms::attributes::{self, AttributeWriter, attribute_len, content_type_len};
+use crate::cms::signed::SignedLayout;
+use crate::cms::writer::{SET, Writer, element_len};
+use crate::error::SealError;
+use crate::oid;
+use crate::policy::{Policy, SignatureScheme};
+use crate::ring::{Own, Ring};
+
+/// A key with everything about it that stands in each message it signs.
+pub(crate) struct Signer {
+    pub(crate) certificate: Certificate,
+    key: PrivateKey,
+    work: SignatureWork,
+    pub(crate) digest: Digest,
+    digest_identifier: Vec<u8>,
+    algorithm: Vec<u8>,
+    name: Vec<u8>,
+    certificates: Vec<u8>,
+    protection: Vec<u8>,
+    signing_certificate: Vec<u8>,
+    pub(crate) signature_len: usize,
+}
+
+enum SignatureWork {
+    Rsa(RsaScheme),
+    Ecdsa,
+}
+
+impl Signer {
+    /// The newest key whose signature of this scheme and digest exists.
+    pub(crate) fn choose<'a>(
+        ring: &'a Ring,
+        policy: &Policy,
+        digest: Digest,
+        now: SystemTime,
+    ) -> Result<&'a Own, SealError> {
+        let fits = |own: &Own| {
+            // RFC 8017, 9.1.1: two hashes and two bytes must fit into the modulus.
+            policy.signature_scheme == SignatureScheme::Pkcs1
+                || own.certificate.key_kind() != KeyKind::Rsa
+                || (own.certificate.key_bits() as usize).div_ceil(8) >= 2 * Digest::hash_len(digest) + 2
+        };
+        // A ring may have keys of several names: where the policy lists one, no reader believes another.
+        let is_wanted = |own: &Own| policy.signers.contains(own.certificate.dn()) && fits(own);
+        if ring.own().iter().any(|own| is_wanted(own)) {
+            return Ok(ring.signing_where(policy.revocation, now, is_wanted)?);
+        }
+        match ring.signing_where(policy.revocation, now, fits) {
+            Ok(own) => Ok(own),
+            // A key there is, but none that fits: say so.
+            Err(error) => match ring.signing(policy.revocation, now) {
+                Ok(own) => Err(SealError::SignatureDoesNotFit { bits: own.certificate.key_bits() }),
+                Err(_) => Err(error.into()),
+            },
+        }
+    }
+
+    pub(crate) fn new(own: &Own, scheme: SignatureScheme, digest: Digest) -> Signer {
+        let certificate = &own.certificate;
+        let digest_identifier = digest_identifier(digest);
+        let (work, algorithm, signature_len) = match own.key.kind() {
+            bulla_device::KeyKind::Rsa => {
+                let scheme = match scheme {
+                    SignatureScheme::Pkcs1 => RsaScheme::Pkcs1,
+                    SignatureScheme::Pss => RsaScheme::Pss,
+                };
+                let len = (own.key.bits() as usize).div_ceil(8);
+                (SignatureWork::Rsa(scheme), rsa_signature_identifier(scheme, digest), len)
+            }
+            bulla_device::KeyKind::Ec(curve) => {
+                // Each number may need a zero in front.
+                let number = element_len(curve.coordinate_len() + usize::from(curve.bits() % 8 == 0));
+                (SignatureWork::Ecdsa, ecdsa_identifier(digest), element_len(2 * number))
+            }
+        };
+        // A root in the message would prove nothing: who trusts it has it.
+        let others: Vec<&Certificate> =
+            own.chain.iter().filter(|above| above.dn() != above.issuer() && *above != certificate).collect();
+        let mut encodings: Vec<&[u8]> = others.iter().map(|above| above.der()).collect();
+        encodings.push(certificate.der());
+        encodings.sort_unstable();
+        encodings.dedup();
+        Signer {
+            certificate: certificate.clone(),
+            key: own.key.clone(),
+            work,
+            digest,
+            protection: attributes::algorithm_protection(&digest_identifier, &algorithm),
+            signing_certificate: attributes::signing_certificate(certificate, &others),
+            digest_identifier,
+            algorithm,
+            name: certificate.issuer_and_serial().to_vec(),
+            certificates: encodings.concat(),
+            signature_len,
+        }
+    }
+
+    /// Bytes of what is said of the content itself, which every message's attributes have: its type, its digest and the
+    /// time.
+    pub(crate) fn statement_len(&self, content_type: &[u8], now: SystemTime) -> usize {
+        content_type_len(content_type)
+            + attribute_len(oid::MESSAGE_DIGEST, element_len(Digest::hash_len(self.digest)))
+            + attributes::signing_time_len(now)
+    }
+
+    /// Bytes of the attributes that say what signed.
+    pub(crate) fn credentials_len(&self) -> usize {
+        attribute_len(oid::ALGORITHM_PROTECTION, self.protection.len())
+            + attribute_len(oid::SIGNING_CERTIFICATE_V2, self.signing_certificate.len())
+    }
+
+    /// Says what signed, in the attributes that the signature covers.
+    pub(crate) fn write_credentials(&self, set: &mut AttributeWriter) {
+        set.push_raw(oid::ALGORITHM_PROTECTION, &self.protection);
+        set.push_raw(oid::SIGNING_CERTIFICATE_V2, &self.signing_certificate);
+    }
+
+    /// What a `SignedData` of this signer's looks like.
+    pub(crate) fn layout<'a>(
+        &'a self,
+        content_type: &'a [u8],
+        attributes_len: usize,
+        signature_len: usize,
+        payload_len: usize,
+    ) -> SignedLayout<'a> {
+        SignedLayout {
+            content_type,
+            digest: &self.digest_identifier,
+            certificates: &self.certificates,
+            signer: &self.name,
+            attributes_len,
+            algorithm: &self.algorithm,
+            signature_len,
+            payload_len,
+        }
+    }
+
+    /// The signature over a set of attributes, for a device.
+    pub(crate) fn job(&self, attributes: &[u8]) -> Job {
+        let mut header = Writer::with_capacity(8);
+        header.header(SET, attributes.len());
+        let hash = self.digest.hash_parts(&[header.as_slice(), attributes]);
+        let work = match self.work {
+            SignatureWork::Rsa(scheme) => Work::RsaSign { scheme, digest: self.digest, hash },
+            SignatureWork::Ecdsa => Work::EcdsaSign { hash },
+        };
+        Job::new(self.key.clone(), work)
+    }
+}
