@@ -24,8 +24,8 @@ use bulla_seal::certificate::KeySpec;
 use bulla_seal::policy::{ContentCipher, KeyReuse};
 use bulla_seal::ring::Ring;
 use bulla_seal::{
-    Bound, Content, Continuation, Expect, OpenError, Opened, Opener, Packing, Policy, SealError, Sealed, Sealer, Step,
-    Verified,
+    Batch, Bound, Content, Continuation, Expect, OpenError, Opened, Opener, Packing, Policy, SealError, Sealed, Sealer,
+    Step, Verified,
 };
 use bytes::Bytes;
 use common::*;
@@ -63,6 +63,90 @@ fn main() {
             line(&format!("{name}: open"), open, open_floor);
         }
     }
+    batches(&world, &filter, rounds.unwrap_or(200));
+}
+
+/// Messages of one batch: their signature is left out of sealing, and verified before opening, as for all but one.
+fn batches(world: &World, filter: &str, rounds: usize) {
+    println!(
+        "\n{PAYLOAD_BYTES} bytes of payload, microseconds a message, {BATCH} under one signature, which is left out"
+    );
+    for spec in [KeySpec::Rsa(4096), KeySpec::Ec(bulla_seal::certificate::Curve::P256)] {
+        let name = format!("{spec} integrity, a batch");
+        if !filter.is_empty() && name != filter {
+            continue;
+        }
+        let alice = world.person(&format!("batches {spec}"), spec);
+        let ring = world.ring(&format!("batches-{spec}"), &[&alice], &[]);
+        let policy = Arc::new(Policy { sign_batch: BATCH as u32, ..policy_of(Some(Digest::Sha256), None, &[]) });
+        let each = Arc::new(Policy { sign_batch: 1, ..(*policy).clone() });
+        let (mut seals, mut opens, mut lonely, mut plain) = (vec![], vec![], vec![], vec![]);
+        for _ in 0..rounds {
+            let (seal, ders) = seal_batch(&policy, &ring);
+            seals.push(seal / BATCH as u32);
+            opens.push(open_batch(&policy, &ring, ders));
+            lonely.push(seal_alone(&policy, &ring));
+            plain.push(seal_alone(&each, &ring));
+        }
+        let micros = |samples| median(samples).as_nanos() as f64 / 1000.0;
+        println!("{:<38} {:>9.2}", format!("{name}: seal"), micros(seals));
+        println!("{:<38} {:>9.2}", format!("{name}: open, root known"), micros(opens));
+        println!("{:<38} {:>9.2}", format!("{spec} alone under SIGNBATCH({BATCH})"), micros(lonely));
+        println!("{:<38} {:>9.2}", format!("{spec} alone under SIGNBATCH(1)"), micros(plain));
+    }
+}
+
+const BATCH: usize = 64;
+
+fn large() -> Content {
+    Content { packing: Packing::Data, content_type: None, bytes: Bytes::from(vec![7; PAYLOAD_BYTES]) }
+}
+
+fn seal_batch(policy: &Arc<Policy>, ring: &Arc<Ring>) -> (Duration, Vec<Bytes>) {
+    let mut sealer = sealer(policy, ring);
+    let (contents, bound) = (vec![large(); BATCH], bound());
+    let start = Instant::now();
+    let (mut leaves, mut go_on) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+    for content in contents {
+        let Step::Leaf(leaf, then) = sealer.seal(content, &bound, now(), &mut SystemRandom).unwrap() else {
+            panic!("it is signed")
+        };
+        leaves.push(*leaf);
+        go_on.push(then);
+    }
+    let (batch, job) = Batch::of(leaves, &mut SystemRandom).unwrap().unwrap();
+    let before = start.elapsed();
+    let signature = run(&mut CpuDevice::new("cpu"), job);
+    let start = Instant::now();
+    let sealed = go_on.into_iter().zip(batch.proofs(&signature));
+    let ders = sealed.map(|(go_on, proof)| go_on(Ok(proof)).unwrap().done().unwrap().der).collect();
+    (before + start.elapsed(), ders)
+}
+
+fn open_batch(policy: &Arc<Policy>, ring: &Arc<Ring>, mut ders: Vec<Bytes>) -> Duration {
+    let opener = Opener::new();
+    open_with(&opener, policy, ring, ders.swap_remove(0)).unwrap();
+    let expects = vec![expect(); ders.len()];
+    let count = ders.len() as u32;
+    let start = Instant::now();
+    for (der, expect) in ders.into_iter().zip(expects) {
+        black_box(opener.open(policy, ring, der, expect, now(), now()).unwrap().done().unwrap());
+    }
+    start.elapsed() / count
+}
+
+/// Sealing one, its signature left out.
+fn seal_alone(policy: &Arc<Policy>, ring: &Arc<Ring>) -> Duration {
+    let mut sealer = sealer(policy, ring);
+    let (content, bound) = (large(), bound());
+    let start = Instant::now();
+    let step = sealer.seal(content, &bound, now(), &mut SystemRandom).unwrap();
+    let Step::Device(job, go_on) = step.alone() else { panic!("it is signed") };
+    let before = start.elapsed();
+    let signature = run(&mut CpuDevice::new("cpu"), job);
+    let start = Instant::now();
+    black_box(go_on(Ok(signature)).unwrap().done().unwrap());
+    before + start.elapsed()
 }
 
 /// What to measure, by its name, and how many times.
@@ -102,6 +186,7 @@ fn measure(policy: &Arc<Policy>, ring: &Arc<Ring>, primitives: &mut Primitives, 
         let sealed = loop {
             match step {
                 Step::Done(sealed) => break sealed,
+                leaf @ Step::Leaf(..) => step = leaf.alone(),
                 Step::Device(job, go_on) if job.work.needs_private_key() => {
                     spent += start.elapsed();
                     before_seal = Work::clone(&job.work);
@@ -127,6 +212,7 @@ fn measure(policy: &Arc<Policy>, ring: &Arc<Ring>, primitives: &mut Primitives, 
         let opened = loop {
             match step {
                 Step::Done(opened) => break opened,
+                leaf @ Step::Leaf(..) => step = leaf.alone(),
                 Step::Device(job, go_on) if job.work.needs_private_key() => {
                     spent += start.elapsed();
                     before_open = Work::clone(&job.work);
