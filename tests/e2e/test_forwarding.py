@@ -232,6 +232,35 @@ def test_units_of_work_go_with_their_messages(pair):
     assert bodies(owner, "F") == ["after it"]
 
 
+def test_a_unit_of_gets_has_all_that_was_said_before_its_end(pair):
+    """The end goes to the owner with the first outcome's answer, and comes behind all outcomes there."""
+    owner, other = pair
+    for _ in range(20):
+        put(owner, "F", range(4))
+        with other.connect() as client:
+            receiver = client.receiver("F", credit=4)
+            assert receiver.wait_for(4)
+            unit = Unit(client)
+            for _ in range(4):
+                unit.accept(receiver, receiver.next(accept=False))
+            unit.commit()
+            # The link is there still, and has nothing more.
+            assert receiver.drain() == []
+        assert bodies(owner, "F") == []
+
+
+def test_a_unit_of_puts_has_all_that_was_sent_before_its_end(pair):
+    """A client need not wait for outcomes before the end. Large messages wait for room on the way to the owner."""
+    owner, other = pair
+    for _ in range(3):
+        with other.connect() as client:
+            sender, unit = client.sender("F"), Unit(client)
+            for _ in range(6):
+                unit.send(sender, Message(body=bytes(3 << 20), durable=True))
+            unit.commit()
+        assert len(bodies(owner, "F")) == 6
+
+
 def test_a_link_for_any_queue_reaches_those_of_the_owner_too(pair):
     owner, other = pair
     other.mqsc("DEFINE QLOCAL(HERE)")

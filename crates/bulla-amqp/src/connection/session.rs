@@ -514,6 +514,12 @@ impl Connection {
         self.emit(channel, &disposition);
     }
 
+    /// Writes the outcomes that are still gathered. What is sent from then on comes behind them on other sessions, too:
+    /// the end of a transaction comes after all that is part of it.
+    pub fn write_outcomes(&mut self) {
+        self.flush();
+    }
+
     /// Writes all dispositions still gathered.
     pub(super) fn flush(&mut self) {
         while let Some(index) = self.unflushed.pop() {

@@ -127,7 +127,6 @@ fn event(event: EngineEvent) -> Option<Event> {
             let unit = txn_id.map(|txn_id| outcomes::unit(&txn_id));
             Event::Acquires { link: core_link(link), unit }
         }
-        EngineEvent::OutcomeLost { txn_id } => Event::OutcomeLost { unit: outcomes::unit(&txn_id) },
         EngineEvent::LinkOpened(opened) => {
             let bulla_amqp::LinkOpened { link, target, properties, max_message_size, .. } = *opened;
             Event::LinkOpened(Box::new(LinkOpened { link: core_link(link), target, properties, max_message_size }))
@@ -193,6 +192,16 @@ impl Amqp {
         }
     }
 
+    /// A client has said too late what becomes of a message in a unit of work.
+    fn outcome_lost(&mut self, unit: UnitId) -> Event {
+        if let Some(forwarding) = &mut self.forwarding {
+            forwarding.outcome_lost(unit);
+        }
+        // The core backs the unit out, whoever has the rest of it.
+        self.units.uses(unit);
+        Event::OutcomeLost { unit }
+    }
+
     /// A client ends a unit of work. None where that is the business of the owner of its messages' queues first.
     fn unit_asked(&mut self, asked: Box<UnitAsked>) -> Option<Event> {
         let (unit, commits) = match &asked.step {
@@ -243,6 +252,7 @@ impl FrontEnd for Amqp {
             }
             let event = match self.engine.poll_event()? {
                 EngineEvent::Attached(wanted) => Some(self.attached(*wanted)),
+                EngineEvent::OutcomeLost { txn_id } => Some(self.outcome_lost(outcomes::unit(&txn_id))),
                 other => self.seldom(other),
             };
             if event.is_some() {

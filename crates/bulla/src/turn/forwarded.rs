@@ -351,7 +351,8 @@ impl Dispatcher {
         });
         let place = link.place;
         if wrote && link.closing.is_none() {
-            // The client may be read again.
+            // The client may be read again, and what waited for room on the way goes on.
+            look(&mut core.peers, place);
             list(&mut core.peers, active, place.key);
         }
         if ended.is_some() || is_done {

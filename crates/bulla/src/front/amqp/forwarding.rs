@@ -184,6 +184,13 @@ impl Forwarding {
         }
     }
 
+    /// What the client said of a message in a unit came after the message's link: what an owner has of it can't commit.
+    pub(super) fn outcome_lost(&mut self, unit: UnitId) {
+        if let Some(owner) = self.units.get(&unit).and_then(|id| self.owners.get_mut(&id.0)) {
+            owner.fail_unit(unit, units::outcome_lost());
+        }
+    }
+
     /// Whether an owner has messages of that unit.
     pub(super) fn has_unit(&self, unit: UnitId) -> bool {
         self.units.contains_key(&unit)

@@ -1,7 +1,7 @@
 //! A connection to the owner of a group, and the links that go on there.
 
 use super::super::{core_link, core_session, link};
-use super::units::{Asked, Become, Unit, Units, Waiting, backed_out, within};
+use super::units::{Asked, Become, Unit, Units, Waiting, backed_out, outcome_lost, within};
 use super::{Answers, WAITING_BYTES_MAX};
 use crate::front::forwards::OwnerCall;
 use crate::front::{Delivery, LinkId, SessionId, UnitId, Wire};
@@ -506,6 +506,8 @@ impl Owner {
                 _ => {}
             }
         }
+        // What they waited for may be on its way by now.
+        self.end_units_that_wait(client, answers);
     }
 
     /// A state of the owner's, with this side's name for its unit.
@@ -577,10 +579,13 @@ impl Owner {
         let Some(unit) = self.units.all.get_mut(&id).filter(|unit| unit.is_known()) else { return };
         let mut waiting = VecDeque::from(std::mem::take(&mut unit.waiting));
         while let Some(next) = waiting.pop_front() {
-            let Some(unit) = self.units.all.get(&id) else { return };
+            let Some(unit) = self.units.all.get_mut(&id) else { return };
             let (txn_id, failed) = (unit.txn_id.clone(), unit.failed.clone());
             match (next, txn_id, failed) {
                 (Waiting::Put { link, id: delivery, payload, settled }, Some(_), None) => {
+                    if !unit.puts_on.contains(&link) {
+                        unit.puts_on.push(link);
+                    }
                     self.put(link, delivery, payload, settled, Some(id));
                 }
                 (Waiting::Put { link: here, id: delivery, settled, .. }, _, failed) => {
@@ -589,6 +594,10 @@ impl Owner {
                         client.dispose(link(here), delivery, state);
                     }
                     self.credit_here(client, here);
+                }
+                // The owner has ended it while the unit began there.
+                (Waiting::Outcome { link, .. }, Some(_), None) if self.there(link).is_none() => {
+                    self.fail_unit(id, outcome_lost());
                 }
                 (Waiting::Outcome { link, id: delivery, state, settled }, Some(txn_id), None) => {
                     let state = DeliveryState::Transactional { txn_id, outcome: Some(Box::new(state)) };
@@ -632,10 +641,16 @@ impl Owner {
         }
     }
 
-    /// Whether messages of a unit wait for credit.
+    /// Whether messages of a unit wait for credit, or for room on the way to the owner. The unit's end is sent in another
+    /// session, and must not come before them.
     fn has_held_of(&self, unit: UnitId) -> bool {
         let is_its = |held: &Held| matches!(held, Held::Put { unit: Some(other), .. } if *other == unit);
+        let is_sending = |id: &LinkId| {
+            let engine = self.engine.as_ref().map(|engine| &engine.inner);
+            engine.zip(self.there(*id)).is_some_and(|(engine, there)| engine.is_sending(there))
+        };
         self.links.values().any(|link| link.puts && link.held.iter().any(is_its))
+            || self.units.all.get(&unit).is_some_and(|unit| unit.puts_on.iter().any(is_sending))
     }
 
     /// Ends that waited for messages go on where these are on their way, or gone with their links.

@@ -4,6 +4,7 @@ use super::super::outcomes;
 use super::Answers;
 use crate::front::{DeliveryId, Event, LinkId, UnitAsked, UnitId, UnitStep};
 use crate::maps::HashMap;
+use crate::reason::{self, Refusal};
 use bulla_amqp::transaction::{Control, Declare, Discharge, LOCAL_TRANSACTIONS};
 use bulla_amqp::{AttachRequest, Connection, Coordinator, DeliveryState, Error, Payload, condition};
 use bytes::Bytes;
@@ -44,6 +45,8 @@ pub(super) struct Unit {
     pub(super) txn_id: Option<Bytes>,
     /// What waits until then.
     pub(super) waiting: Vec<Waiting>,
+    /// The links that messages of it were put on.
+    pub(super) puts_on: Vec<LinkId>,
     /// Why it can't commit.
     pub(super) failed: Option<Error>,
 }
@@ -119,9 +122,11 @@ impl Units {
         self.send(engine);
     }
 
-    /// Sends what the coordinator has credit for.
+    /// Sends what the coordinator has credit for. It has a session of its own, and an end comes behind the outcomes that
+    /// it ends.
     pub(super) fn send(&mut self, engine: &mut Connection) {
         let Some(coordinator) = self.coordinator else { return };
+        engine.write_outcomes();
         while engine.credit(coordinator) > 0
             && let Some((token, message)) = self.unsent.pop_front()
         {
@@ -204,6 +209,13 @@ impl Answers {
         let step = Ok(UnitStep::BackOut(unit));
         self.events.push_back(Event::Unit(Box::new(UnitAsked { link, id, settled: true, beyond_credit, step })));
     }
+}
+
+/// A message of a unit is not where its outcome could be applied.
+pub(super) fn outcome_lost() -> Error {
+    let refusal =
+        Refusal::new(reason::BACKED_OUT, "the link of a message got in the unit had ended before its outcome came");
+    Error { condition: condition::TRANSACTION_ROLLBACK, ..refusal.to_amqp() }
 }
 
 /// What a client hears of a unit that was backed out because of an error.
