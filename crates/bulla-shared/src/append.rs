@@ -2,6 +2,9 @@
 //!
 //! Each append names the owner's epoch record as the last one of its subject, so that none of a deposed owner enters;
 //! that allows one append under way (a second one is refused while the first is carried out).
+//!
+//! The epoch record is no fence against the past: servers that were restored from a backup may have the same one, and
+//! less behind it. So after each request without an answer the owner looks whether the log has all that it wrote.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::engine::{Engine, Expect, Pause, Refusal, Stored};
 use crate::frame::{FRAME_HEADER_BYTES, Frame, Kind, Part, encode_parts};
-use crate::options::{BEATS_KEPT, LOOK_EVERY, PART_BYTES, PARTS_IN_FLIGHT_MAX, WHOLE_BYTES_MAX};
+use crate::options::{BEATS_KEPT, BEHIND_FOR, LOOK_EVERY, PART_BYTES, PARTS_IN_FLIGHT_MAX, WHOLE_BYTES_MAX};
 use crate::shared::{Ownership, Shared, Told, Trouble, hold, uptime};
 use crate::table::Entry;
 
@@ -36,6 +39,16 @@ struct Looks {
     beats: u32,
     /// Whether who delivers was told that it may, after a time when it might not.
     was_told: bool,
+    /// The last one had no answer: the log may be another one by now.
+    is_doubtful: bool,
+    doubt: Doubt,
+}
+
+/// Whether the log is the one that was written to.
+#[derive(Default)]
+struct Doubt {
+    /// Since when it lacks what was written. A leader that is cut off from the others says so for a while.
+    behind_since: Option<Instant>,
 }
 
 /// Why a batch is not in the log and will not be.
@@ -53,10 +66,11 @@ impl Appender {
         let mut looks = Looks::default();
         loop {
             let told = match timeout(self.next_look(&looks), batches.recv()).await {
-                Ok(Some(batch)) => self.write(batch, deposed).await,
+                Ok(Some(batch)) => self.write(batch, deposed, std::mem::take(&mut looks.is_doubtful)).await,
                 Ok(None) => return,
                 Err(_) => match self.look(&mut looks).await {
-                    Some(by) => Told::Deposed(Epoch(by)),
+                    Some(End::Deposed { by }) => Told::Deposed(Epoch(by)),
+                    Some(End::Failed(reason)) => Told::Failed(reason),
                     None => continue,
                 },
             };
@@ -76,11 +90,11 @@ impl Appender {
         }
     }
 
-    async fn write(&self, batch: Batch, deposed: Option<Epoch>) -> Told {
+    async fn write(&self, batch: Batch, deposed: Option<Epoch>, is_doubtful: bool) -> Told {
         let ownership = *hold(&self.shared.ownership);
         let end = batch.end();
         let appended = match (&ownership, deposed) {
-            (Some(ownership), _) => self.append(ownership, &batch).await,
+            (Some(ownership), _) => self.append(ownership, &batch, is_doubtful).await,
             (None, Some(by)) => Err(End::Deposed { by: by.0 }),
             (None, None) => Err(End::Failed("the log was not claimed".to_owned())),
         };
@@ -106,14 +120,28 @@ impl Appender {
         if now < sends_from { next.min(sends_from) } else { next }.saturating_sub(now)
     }
 
-    /// The epoch of another owner, if the log has one. No answer leaves it open.
-    async fn look(&self, looks: &mut Looks) -> Option<u64> {
+    /// Whether another owner has the log, or it is another log. No answer leaves it open.
+    async fn look(&self, looks: &mut Looks) -> Option<End> {
         let ownership = (*hold(&self.shared.ownership))?;
         let now = uptime();
         looks.last = now;
+        if looks.is_doubtful {
+            let is_whole = self.is_whole(&ownership, &mut looks.doubt).await;
+            looks.was_told &= self.is_sure();
+            match is_whole {
+                Ok(true) => looks.is_doubtful = false,
+                Ok(false) => return None,
+                Err(reason) => return Some(End::Failed(reason)),
+            }
+        }
         let answered = self.engine.beat(ownership.epoch, ownership.fence, now.as_nanos()).await;
         looks.was_told &= self.is_sure();
         match answered {
+            // What was put in the place of the log is shorter.
+            Ok(sequence) if sequence <= ownership.last => {
+                looks.is_doubtful = true;
+                None
+            }
             Ok(sequence) => {
                 looks.beats += 1;
                 if looks.beats.is_multiple_of(BEATS_KEPT) {
@@ -129,14 +157,44 @@ impl Appender {
                 None
             }
             Err(Refusal::WrongLast) => {
-                let record = self.engine.last_of(self.engine.epoch()).await.ok()??;
+                let record = self.engine.last_of(self.engine.epoch()).await.ok()?;
                 let is_same = hold(&self.shared.ownership).is_some_and(|now| now.fence == ownership.fence);
                 if !is_same || self.shared.claims.load(Ordering::Relaxed) {
                     return None;
                 }
-                self.other_owner(&ownership, &record)
+                let by = record.and_then(|record| self.other_owner(&ownership, &record));
+                looks.is_doubtful = by.is_none();
+                by.map(|by| End::Deposed { by })
             }
-            Err(_) => None,
+            Err(_) => {
+                looks.is_doubtful = true;
+                None
+            }
+        }
+    }
+
+    /// Whether it is known that the log has what this owner has written to it.
+    ///
+    /// # Errors
+    /// It is another one, and why that is so.
+    async fn is_whole(&self, ownership: &Ownership, doubt: &mut Doubt) -> Result<bool, String> {
+        let behind = async || -> Result<bool, Refusal> {
+            let sequence = |last: Option<Stored>| last.map_or(0, |last| last.sequence);
+            let epoch = sequence(self.engine.last_of(self.engine.epoch()).await?);
+            let log = sequence(self.engine.last_of(self.engine.log()).await?);
+            // A new owner has written nothing but its claim.
+            Ok(epoch < ownership.fence || (ownership.last > ownership.fence && log < ownership.last))
+        };
+        match behind().await {
+            Ok(false) => {
+                *doubt = Doubt::default();
+                Ok(true)
+            }
+            Ok(true) if doubt.behind_since.get_or_insert_with(Instant::now).elapsed() >= BEHIND_FOR => {
+                let (fence, last) = (ownership.fence, ownership.last);
+                Err(format!("the log has gone back: what was written at {fence} or {last} is not there any more"))
+            }
+            Ok(true) | Err(_) => Ok(false),
         }
     }
 
@@ -156,7 +214,7 @@ impl Appender {
         (record.sequence > ownership.fence).then(|| decoded.map_or(ownership.epoch + 1, |(frame, _)| frame.epoch))
     }
 
-    async fn append(&self, ownership: &Ownership, batch: &Batch) -> Result<Entry, End> {
+    async fn append(&self, ownership: &Ownership, batch: &Batch, is_doubtful: bool) -> Result<Entry, End> {
         let end = hold(&self.shared.table).end;
         if batch.at != end || batch.head.len() < FRAME_HEADER_BYTES {
             return Err(End::Failed(format!("a batch for {:#x} came where {end:#x} is the end", batch.at)));
@@ -180,29 +238,23 @@ impl Appender {
             None => [&header[..], &batch.head[FRAME_HEADER_BYTES..], &batch.body].concat().into(),
         };
         self.shared.sent(message.len());
-        let sequence = self.commit(ownership, batch.at, message).await?;
+        let sequence = self.commit(ownership, batch.at, message, is_doubtful).await?;
         Ok(Entry { at: batch.at, sequence, head_bytes, body_bytes, parts: parts.into() })
     }
 
     /// Sends the frame of a batch until it is known to be in the log, or known never to be.
-    async fn commit(&self, ownership: &Ownership, at: u64, message: Bytes) -> Result<u64, End> {
+    async fn commit(&self, ownership: &Ownership, at: u64, message: Bytes, mut is_doubtful: bool) -> Result<u64, End> {
         let id = format!("{}.{at}", ownership.epoch);
         let expect = Expect::Epoch(ownership.fence);
-        let mut pause = Pause::new();
+        let (mut pause, mut doubt) = (Pause::new(), Doubt::default());
         let mut began = Instant::now();
         // A later copy is confirmed though another owner may have claimed since the first one.
         let first = uptime();
         loop {
-            let refusal = match self.engine.publish(self.engine.log(), &id, expect, message.clone()).await {
-                Ok(sequence) => {
-                    self.show(ownership, first);
-                    return Ok(sequence);
-                }
-                Err(refusal) => refusal,
-            };
-            self.is_owned_still(ownership, &refusal).await?;
-            self.note(refusal);
-            pause.wait().await;
+            while is_doubtful && !self.is_whole(ownership, &mut doubt).await.map_err(End::Failed)? {
+                self.note(Refusal::Unanswered("whether the log is the same as before is not known".to_owned()));
+                pause.wait().await;
+            }
             if began.elapsed() > self.retry_within {
                 // The engine may forget the identity soon: from here on only the log itself can tell.
                 if let Some(sequence) = self.find(ownership, at).await? {
@@ -211,6 +263,20 @@ impl Appender {
                 began = Instant::now();
                 pause = Pause::new();
             }
+            let refusal = match self.engine.publish(self.engine.log(), &id, expect, message.clone()).await {
+                Ok(sequence) if sequence <= ownership.last => {
+                    return Err(End::Failed(format!("the log has gone back: {sequence} follows {}", ownership.last)));
+                }
+                Ok(sequence) => {
+                    self.show(ownership, first);
+                    return Ok(sequence);
+                }
+                Err(refusal) => refusal,
+            };
+            self.is_owned_still(ownership, &refusal).await?;
+            is_doubtful = !matches!(refusal, Refusal::Full);
+            self.note(refusal);
+            pause.wait().await;
         }
     }
 

@@ -150,6 +150,7 @@ impl Control {
         if asks && self.is_present(latest).await {
             return Err(LogError::Owned { epoch: Some(Epoch(latest)) });
         }
+        self.is_read(deadline).await?;
         let epoch = latest.saturating_add(1);
         let info = self.until(deadline, async |engine| engine.info().await).await?;
         self.shared.counted(info.bytes, info.bytes_max);
@@ -207,6 +208,19 @@ impl Control {
                 walked => return walked.map_err(|walk| walk.into_error(&hold(&self.shared.table))),
             }
         }
+    }
+
+    /// Whether the log has the last batch that was read here. Servers that were restored from a backup may not, and a
+    /// claim says how far its claimer has read: it would leave a hole.
+    async fn is_read(&self, deadline: Instant) -> Result<(), LogError> {
+        let Some(read) = hold(&self.shared.table).entries.back().map(|entry| entry.sequence) else { return Ok(()) };
+        let last = self.until(deadline, async |engine| engine.last_of(engine.log()).await).await?;
+        let last = last.map_or(0, |last| last.sequence);
+        if last < read {
+            let what = format!("the log has gone back: what was read at {read} is not there, and {last} is the last");
+            return Err(LogError::Unavailable(io::Error::other(what)));
+        }
+        Ok(())
     }
 
     fn epoch_of(&self, record: &Stored) -> Result<u64, LogError> {

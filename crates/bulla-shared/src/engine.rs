@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use async_nats::connection::State;
 use async_nats::{Client, ConnectOptions, HeaderMap, Message, ReconnectToServer, Request, ServerAddr, Subscriber};
 use base64ct::{Base64, Encoding};
 use bytes::Bytes;
@@ -219,6 +220,20 @@ impl Engine {
 
     // ---- requests
 
+    /// What is sent without a connection is kept, and goes wherever the next one leads: to servers with another log, it
+    /// may be. So it is not sent. Waits for the next one, as long as for an answer.
+    async fn is_connected(&self) -> Result<(), Refusal> {
+        let is_so = || self.client.connection_state() == State::Connected;
+        if is_so() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + ANSWER_WITHIN;
+        while !is_so() && Instant::now() < deadline {
+            sleep(PAUSE_FIRST).await;
+        }
+        Err(Refusal::Unanswered("the connection to the engine was lost".to_owned()))
+    }
+
     /// Asks any server of the stream.
     async fn ask_any(&self, subject: String, request: Request) -> Result<Message, Refusal> {
         let request = request.timeout(Some(ANSWER_WITHIN));
@@ -262,6 +277,7 @@ impl Engine {
         match expect {
             Expect::Nothing => {}
             Expect::Epoch(sequence) => {
+                self.is_connected().await?;
                 headers.insert(EXPECTED_LAST_OF_SUBJECT, sequence.to_string());
                 headers.insert(EXPECTED_SUBJECT, self.epoch());
             }

@@ -56,6 +56,9 @@ pub const SENDS_AFTER: Duration = Duration::from_secs(1);
 pub const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long a look has. One may have no answer, and the next still come in time.
 pub const LOOK_WITHIN: Duration = Duration::from_millis(500);
+/// How long the log must lack what its owner wrote before that is so for certain: longer than a leader that is cut off
+/// from the others takes to hear of it. It tells who reads what it has.
+pub const BEHIND_FOR: Duration = Duration::from_secs(20);
 /// Messages of looks that gather in the stream, about, before they are removed.
 pub const BEATS_KEPT: u32 = 16;
 /// How long an end waits for what was submitted.

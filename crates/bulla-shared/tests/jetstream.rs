@@ -825,6 +825,52 @@ fn a_batch_refused_as_too_much_enters_when_there_is_room() {
     assert_eq!(event(&mut owner), Event::Synced(end));
 }
 
+// The same epoch record is there, so that the fence keeps nothing out.
+#[test]
+fn nothing_is_written_behind_the_end_of_a_log_that_was_restored_under_its_owner() {
+    let cluster = Cluster::start(Setup { servers: 1, ..Setup::default() });
+    let mut owners = ["IDLE", "BUSY"].map(|group| open(cluster.options(group, "QM1")));
+    let saved = owners.each_mut().map(|owner| {
+        let (_, end) = claim(owner, Claim::IfFree);
+        append(owner, batch(end, 24, 2_048, 1))
+    });
+    cluster.end_server(0);
+    cluster.copy_store(0, false);
+    cluster.start_server(0);
+    let mut ends = saved;
+    for (owner, end) in owners.iter_mut().zip(&mut ends) {
+        for seed in 2..5 {
+            *end = append(owner, batch(*end, 24, 2_048, seed));
+        }
+    }
+    let mut standby = open(cluster.options("IDLE", "QM2"));
+    assert_eq!(replay(&mut standby, None).0, ends[0]);
+    cluster.end_server(0);
+    cluster.copy_store(0, true);
+    // While no server is there, and after it: what was sent meanwhile may enter when there is one.
+    owners[1].submit(batch(ends[1], 24, 2_048, 5)).unwrap();
+    cluster.start_server(0);
+    for owner in &mut owners {
+        let reason =
+            until("the owner has failed", || match owner.poll(Instant::now(), &mut Vec::new(), &mut Vec::new()) {
+                Ok(()) | Err(LogError::Unavailable(_)) => None,
+                Err(error) => Some(error.to_string()),
+            });
+        assert!(reason.contains("gone back"), "{reason}");
+    }
+    // A claim says how far its claimer has read.
+    until("the claim is refused", || {
+        let refused = standby.claim(Instant::now(), Claim::Force).expect_err("it has read what is not there");
+        refused.to_string().contains("gone back").then_some(())
+    });
+    for (group, end) in ["IDLE", "BUSY"].into_iter().zip(saved) {
+        let mut next = open(cluster.options(group, "QM3"));
+        assert_eq!(claim(&mut next, Claim::Force).1, end);
+        assert_eq!(replay(&mut next, None).0, end);
+        append(&mut next, batch(end, 24, 8, 6));
+    }
+}
+
 #[test]
 fn an_end_waits_for_what_is_under_way() {
     let cluster = Cluster::shared();

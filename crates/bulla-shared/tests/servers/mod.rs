@@ -199,6 +199,17 @@ impl Cluster {
         }
     }
 
+    /// Copies the store of a server that has ended; or puts the copy into its place.
+    pub fn copy_store(&self, index: usize, restores: bool) {
+        let store = self.dir.path().join(format!("n{index}"));
+        let (from, to) = (store.clone(), store.with_extension("saved"));
+        let (from, to) = if restores { (to, from) } else { (from, to) };
+        if restores {
+            std::fs::remove_dir_all(&to).unwrap();
+        }
+        assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+    }
+
     pub fn servers(&self) -> Vec<String> {
         self.ports.iter().map(|ports| format!("127.0.0.1:{}", ports.client)).collect()
     }
