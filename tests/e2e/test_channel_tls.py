@@ -4,7 +4,7 @@ import pytest
 from proton import Message
 
 from channels import status, wait_for_status
-from manager import wait_until
+from manager import shown_rows, wait_until
 from pki import Authority
 
 CHANNEL = "QM1.QM2"
@@ -107,3 +107,38 @@ def test_messages_pass_once_and_in_order_while_keys_are_renewed(pair, cipher):
         assert [message.id for message in client.get_all("T", credit=10_000)] == list(range(2_000))
     # 4 MB and more in 32 KiB steps.
     assert status(near, CHANNEL)["SSLRKEYS"] >= 100
+
+
+def test_a_channel_agrees_on_ml_kem_and_one_that_requires_it_runs_with_nothing_else(pair):
+    near, far = pair
+    start(pair, near=NEAR, far=FAR)
+    wait_for_status(near, CHANNEL, "RUNNING")
+    assert [status(end, CHANNEL)["SSLGROUP"] for end in pair] == ["X25519MLKEM768"] * 2
+    start(pair, near=f"{NEAR} SSLGROUPS('secp384r1,x25519')", far=FAR)
+    wait_for_status(near, CHANNEL, "RUNNING")
+    assert status(far, CHANNEL)["SSLGROUP"] == "secp384r1"
+    start(pair, near=f"{NEAR} SSLGROUPS('secp384r1,x25519')", far=f"{FAR} SSLGROUPS('X25519MLKEM768,SecP256r1MLKEM768')")
+    assert reason(near).startswith("2400 ") and "refused-by-partner" in reason(near), reason(near)
+    wait_until(lambda: any("group-mismatch" in line for line in far.log), "the end that is called says why")
+    start(pair, near=f"{NEAR} SSLGROUPS('SecP256r1MLKEM768')", far=f"{FAR} SSLGROUPS('X25519MLKEM768,SecP256r1MLKEM768')")
+    wait_for_status(near, CHANNEL, "RUNNING")
+    assert status(far, CHANNEL)["SSLGROUP"] == "SecP256r1MLKEM768"
+    start(pair, near=f"{NEAR} SSLGROUPS(' ')", far=f"{FAR} SSLGROUPS(' ')")
+    wait_for_status(near, CHANNEL, "RUNNING")
+
+
+def test_the_queue_manager_says_by_which_groups_clients_come(pair):
+    """The client's library is the machine's: it may be of before ML-KEM."""
+    _, far = pair
+    far.add_user("visitor")
+    with far.connect("visitor"):
+        rows = shown_rows(far.run("mqsc", "--data", far.data, "--json", "-c", "DISPLAY CONN(*) USERID SSLGROUP").stdout)
+        [group] = [row["SSLGROUP"] for row in rows if row["USERID"] == "visitor"]
+        assert group in ("X25519MLKEM768", "x25519", "secp256r1")
+    far.mqsc("ALTER QMGR SSLGROUPS('secp521r1')")
+    with far.connect("visitor"):
+        rows = shown_rows(far.run("mqsc", "--data", far.data, "--json", "-c", "DISPLAY CONN(*) USERID SSLGROUP").stdout)
+        assert [row["SSLGROUP"] for row in rows if row["USERID"] == "visitor"] == ["secp521r1"]
+    assert "MD5" in far.mqsc("ALTER QMGR SSLGROUPS('MD5')", code=None)
+    far.mqsc("ALTER QMGR SSLGROUPS(' ')")
+    assert "SSLGROUPS( )" in far.mqsc("DISPLAY QMGR SSLGROUPS")

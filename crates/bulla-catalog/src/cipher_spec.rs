@@ -152,14 +152,16 @@ pub fn page() -> String {
         let openssl = spec.openssl.map_or(String::new(), |name| format!("`{name}`"));
         let _ = writeln!(page, "| `{}` | {iana} | {openssl} | {} | {remark} |", spec.ibm, spec.protocols.word());
     }
+    page.push_str(&crate::tls_group::page());
     page
 }
 
 const PREFACE: &str = "\
 # CipherSpecs
 
-Look up here what `SSLCIPH` may name. The page is made from the table in `crates/bulla-catalog/src/cipher_spec.rs`; a
-test compares them, and writes this page where `BULLA_REWRITE` is set.
+Look up here what `SSLCIPH` and `SSLGROUPS` may name. The page is made from the tables in
+`crates/bulla-catalog/src/cipher_spec.rs` and `tls_group.rs`; a test compares them, and writes this page where
+`BULLA_REWRITE` is set.
 
 `SSLCIPH` of a channel takes the name in the first column, which is IBM MQ's, or the one in the second, which is IANA's.
 Either names one suite. The `ANY_…` names let the two ends agree on the best suite that both have, the first row of the

@@ -100,6 +100,8 @@ pub struct Connected {
     pub address: String,
     /// The cipher suite; empty without TLS.
     pub cipher: String,
+    /// The group by which its keys were agreed on; empty without TLS.
+    pub key_group: String,
     /// When it was accepted, milliseconds since 1970.
     pub since_ms: u64,
     /// Its links, in no order.

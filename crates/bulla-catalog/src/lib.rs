@@ -25,6 +25,7 @@ mod resolve;
 pub mod selector;
 pub mod status;
 pub mod system_queues;
+pub mod tls_group;
 pub mod topic_names;
 
 pub use change::Change;

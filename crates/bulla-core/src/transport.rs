@@ -44,6 +44,8 @@ pub struct Protected {
     pub protocol: &'static str,
     /// SSLCIPH.
     pub cipher_spec: String,
+    /// SSLGROUP.
+    pub key_group: String,
     /// SSLPEER.
     pub peer_name: String,
     /// SSLCERTI.
@@ -63,6 +65,9 @@ pub trait Transport: Send + 'static {
 
     /// The name of the cipher suite, once the handshake is complete.
     fn cipher(&self) -> Option<String>;
+
+    /// The group by which its keys were agreed on, once the handshake is complete.
+    fn key_group(&self) -> Option<String>;
 
     /// The certificate that the partner has shown, once the handshake is complete.
     fn certificate(&self) -> Option<Shown>;

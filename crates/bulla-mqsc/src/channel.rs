@@ -186,6 +186,7 @@ pub(super) fn status_cell(status: &ChannelStatus, channel: &ChannelDefinition, k
         Key::NonPersistentSpeed if known => speed(status.non_persistent_fast),
         Key::SecurityProtocol => Cell::word(status.security_protocol),
         Key::CipherSpec => text(&status.cipher_spec),
+        Key::KeyGroup => text(&status.key_group),
         Key::PeerPattern => text(&status.peer_name),
         Key::PeerIssuer => text(&status.peer_issuer),
         Key::KeyResets => Cell::Number(status.key_resets),

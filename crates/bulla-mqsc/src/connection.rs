@@ -56,6 +56,7 @@ fn connection_cell(connection: &Connected, taken_ms: u64, key: Key) -> Option<Ce
     Some(match key {
         Key::ConnectionProduct => Cell::Text(connection.product.clone()),
         Key::ConnectionCipher => Cell::Text(connection.cipher.clone()),
+        Key::ConnectionKeyGroup => Cell::Text(connection.key_group.clone()),
         Key::ConnectionSeconds => Cell::Number(taken_ms.saturating_sub(connection.since_ms) / MS_PER_SECOND),
         Key::ConnectionHandles => Cell::Number(connection.handles.len() as u64),
         _ => return common_cell(connection, key),
@@ -115,6 +116,7 @@ mod tests {
             product: "client 1.0".into(),
             address: "192.0.2.1:40000".into(),
             cipher: String::new(),
+            key_group: String::new(),
             since_ms: 1_000,
             handles: handles.collect(),
         }

@@ -1,5 +1,6 @@
 //! Channels.
 
+use crate::tls_group::TlsGroup;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -119,6 +120,8 @@ pub struct ChannelDefinition {
     pub protection: Protection,
     /// SSLCIPH: an IBM or IANA name of the CipherSpec table; none for no TLS.
     pub cipher_spec: Option<String>,
+    /// SSLGROUPS: the groups that keys may be agreed on by, the first one preferred; none for the queue manager's.
+    pub key_groups: Vec<&'static TlsGroup>,
     /// SSLPEER: a pattern for the subject of the partner's certificate.
     pub peer_pattern: Option<String>,
     /// SSLCAUTH(REQUIRED): the partner that begins must show a certificate.
@@ -168,6 +171,7 @@ impl ChannelDefinition {
             user: None,
             protection: Protection::PassThrough,
             cipher_spec: None,
+            key_groups: Vec::new(),
             peer_pattern: None,
             client_certificate_required: true,
             certificate_label: None,

@@ -2,6 +2,7 @@
 
 use super::MESSAGE_BYTES_MAX;
 use crate::system_queues::DEAD_LETTER_QUEUE;
+use crate::tls_group::TlsGroup;
 
 /// The queue manager.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -18,6 +19,8 @@ pub struct QueueManager {
     pub default_transmission_queue: Option<String>,
     /// SSLRKEYC: bytes sent and received on a TLS channel before its keys are renewed; 0 for never.
     pub key_reset_bytes: u32,
+    /// SSLGROUPS: the groups that keys of TLS may be agreed on by; none for all that there are.
+    pub key_groups: Vec<&'static TlsGroup>,
     /// CERTLABL: the label of the certificate that channels show unless they name one; none for the key ring's own.
     pub certificate_label: Option<String>,
     /// CHIADAPS: adapters; none for as many as the queue manager was started with.
@@ -66,6 +69,7 @@ impl QueueManager {
             max_message_bytes: u32::try_from(MESSAGE_BYTES_MAX).unwrap_or(u32::MAX),
             default_transmission_queue: None,
             key_reset_bytes: 0,
+            key_groups: Vec::new(),
             certificate_label: None,
             adapters: None,
             dispatchers: None,

@@ -189,6 +189,8 @@ pub struct ChannelStatus {
     pub security_protocol: &'static str,
     /// SSLCIPH in force, IBM name; empty without TLS.
     pub cipher_spec: String,
+    /// SSLGROUP: by which the keys were agreed on; empty without TLS, and where the partner's RSA key opened them.
+    pub key_group: String,
     /// SSLPEER: the subject of the partner's certificate.
     pub peer_name: String,
     /// SSLCERTI: its issuer.

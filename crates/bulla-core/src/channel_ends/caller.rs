@@ -137,10 +137,11 @@ fn check_tls(
     id: &InstanceId,
     definition: &ChannelDefinition,
 ) -> Result<(), Refusal> {
-    let Protected { protocol, cipher_spec, peer_name, peer_issuer } = peer.transport.check_channel(definition)?;
+    let Protected { protocol, cipher_spec, key_group, peer_name, peer_issuer } =
+        peer.transport.check_channel(definition)?;
     let status = &mut state.outbound.channels.entry(id.clone()).status;
     (status.security_protocol, status.cipher_spec) = (protocol, cipher_spec);
-    (status.peer_name, status.peer_issuer) = (peer_name, peer_issuer);
+    (status.key_group, status.peer_name, status.peer_issuer) = (key_group, peer_name, peer_issuer);
     let local = peer.transport.local_address();
     status.local_address = local.map(|address| address.to_string()).unwrap_or_default();
     status.job = format!("{:08X}.{}", std::process::id(), std::thread::current().name().unwrap_or_default());

@@ -21,6 +21,7 @@ pub fn describe(peer: &Peer, local: &Local) -> Connected {
         product,
         address: peer.from.map(|from| from.to_string()).unwrap_or_default(),
         cipher: peer.transport.cipher().unwrap_or_default(),
+        key_group: peer.transport.key_group().unwrap_or_default(),
         since_ms: peer.since_ms,
         handles: peer.links.values().map(|link| handle(link, peer)).collect(),
     }

@@ -10,6 +10,7 @@ pub use aside::{Aside, HANDSHAKES_ASIDE_MAX};
 pub use client_session::{ClientSession, ClientSessions};
 pub use key::handshake_key;
 
+use std::ffi::{CStr, CString};
 use std::os::raw::{c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
@@ -66,6 +67,29 @@ pub fn add_revocation_list(store: &mut X509StoreBuilderRef, list: &X509CrlRef) -
     // SAFETY: both pointers come from live references; the store takes a reference count of its own on the list.
     let done = unsafe { ffi::X509_STORE_add_crl(store.as_ptr(), list.as_ptr()) };
     if done == 1 { Ok(()) } else { Err(ErrorStack::get()) }
+}
+
+/// Says by which groups a session may agree on its keys, in OpenSSL's words. To be called before its handshake, or while
+/// the client's hello is looked at.
+///
+/// # Errors
+/// The library's, for a list that it does not know.
+pub fn set_groups(ssl: &mut SslRef, list: &str) -> Result<(), ErrorStack> {
+    let Ok(list) = CString::new(list) else { return Err(ErrorStack::get()) };
+    // SAFETY: the pointer comes from a live reference; the text ends with a zero and is copied.
+    let done = unsafe { openssl_sys::SSL_set1_groups_list(ssl.as_ptr(), list.as_ptr()) };
+    if done == 1 { Ok(()) } else { Err(ErrorStack::get()) }
+}
+
+/// The group by which a session agreed on its keys, by OpenSSL's name; none before its handshake, and where the keys were
+/// opened with RSA.
+pub fn key_group(ssl: &SslRef) -> Option<&str> {
+    // SAFETY: the pointer comes from a live reference; what is returned is null or a text that lives as long as the
+    // library's table of groups, which is at least as long as the session.
+    unsafe {
+        let name = openssl_sys::SSL_get0_group_name(ssl.as_ptr());
+        if name.is_null() { None } else { CStr::from_ptr(name).to_str().ok() }
+    }
 }
 
 /// The host name in a client's hello. To be asked only while the hello is looked at, in the callback for it; nothing

@@ -8,9 +8,10 @@ use crate::parse::{Setting, Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind};
 use crate::rows::wanted;
 use crate::run::{AdminError, Administered, failure, invalid};
-use crate::table::channel::{COUNT_MAX, LABEL_CHARS_MAX, PING, RESET, RESOLVE, START, STOP};
+use crate::table::channel::{COUNT_MAX, GROUPS_CHARS_MAX, LABEL_CHARS_MAX, PING, RESET, RESOLVE, START, STOP};
 use crate::table::{Attribute, Command, DESCR, DEVICE_TEXT_CHARS_MAX, Key, Kind, V1, words};
 use bulla_catalog::peer_name::{PatternError, PeerPattern};
+use bulla_catalog::tls_group::{self, GroupsError};
 use bulla_catalog::{
     CHANNEL_NAME_CHARS_MAX, CHANNELS_MAX, ChannelDefinition, ChannelKind, Definitions, MESSAGE_BYTES_MAX, Protection,
     Sort, cipher_spec, names,
@@ -252,6 +253,15 @@ static FIELDS: &[Field<ChannelDefinition>] = &[
         |of, value| of.cipher_spec = unless_blank(&value.text()),
     ),
     Field::new(
+        "SSLGROUPS",
+        Kind::Text { chars_max: GROUPS_CHARS_MAX },
+        "' '",
+        "The groups by which the keys of TLS may be agreed on, with commas, the first one preferred; blank for the queue \
+         manager's. One that names only groups with ML-KEM requires them: 'X25519MLKEM768,SecP256r1MLKEM768'.",
+        |of| Cell::Text(tls_group::text(&of.key_groups)),
+        |of, value| of.key_groups = tls_group::parse(&value.text()).unwrap_or_default(),
+    ),
+    Field::new(
         "SSLPEER",
         Kind::Text { chars_max: PEER_CHARS_MAX },
         "' '",
@@ -399,6 +409,8 @@ enum Refused {
     User { name: String },
     /// SSLCIPH names nothing in the table.
     CipherSpec { name: String },
+    /// SSLGROUPS names no group, or one twice.
+    Groups(GroupsError),
     /// SSLPEER is no pattern.
     Pattern(PatternError),
     /// CERTLABL can't be the name of a file.
@@ -416,6 +428,7 @@ impl Refused {
             Refused::WrongEnd { .. } => Some("SDR and SVR can REMOVE, RCVR and RQSTR can seal ASPOLICY".into()),
             Refused::OtherKind { .. } => Some("DEFINE with REPLACE defines it anew".into()),
             Refused::CipherSpec { .. } => Some("docs/reference/cipherspecs.md lists them, ANY_TLS13 is one".into()),
+            Refused::Groups(_) => Some("docs/reference/cipherspecs.md lists them, X25519MLKEM768 is one".into()),
             Refused::Pattern(_) => Some("write SSLPEER('CN=QM2,O=Demo*')".into()),
             Refused::Label { .. } => Some("a label has letters, digits and . _ -".into()),
             Refused::Connection { .. } => Some("write CONNAME('host(5672),other(5672)')".into()),
@@ -454,6 +467,7 @@ impl Display for Refused {
             }
             Refused::User { name } => write!(f, "MCAUSER: no user can have the name '{name}'"),
             Refused::CipherSpec { name } => write!(f, "there is no CipherSpec {name}"),
+            Refused::Groups(error) => write!(f, "SSLGROUPS: {error}"),
             Refused::Pattern(error) => write!(f, "SSLPEER: {error}"),
             Refused::Label { label } => write!(f, "CERTLABL: '{label}' is no label of a certificate"),
             Refused::NotAbsolute { keyword } => write!(f, "{keyword} takes an absolute path"),
@@ -614,6 +628,7 @@ fn refuse(kind: ChannelKind, attribute: &Attribute, value: &Value) -> Option<Ref
         _ if text.is_empty() => None,
         "MCAUSER" if !names::is_user_name(text) => Some(Refused::User { name: text.clone() }),
         "SSLCIPH" if cipher_spec::find(text).is_none() => Some(Refused::CipherSpec { name: text.clone() }),
+        "SSLGROUPS" => tls_group::parse(text).err().map(Refused::Groups),
         "SSLPEER" => PeerPattern::parse(text).err().map(Refused::Pattern),
         "CERTLABL" if !names::is_label(text) => Some(Refused::Label { label: text.clone() }),
         "PASSFILE" if !Path::new(text).is_absolute() => Some(Refused::NotAbsolute { keyword }),

@@ -10,9 +10,9 @@ use crate::parse::Statement;
 use crate::reply::{Cell, Failure, Row};
 use crate::rows::wanted;
 use crate::run::invalid;
-use crate::table::channel::LABEL_CHARS_MAX;
+use crate::table::channel::{GROUPS_CHARS_MAX, LABEL_CHARS_MAX};
 use crate::table::{Attribute, COUNT_MAX, DESCR, ENABLED, Key, Kind, NAME_OF_MANAGER, VERSION};
-use bulla_catalog::{Change, Definitions, MESSAGE_BYTES_MAX, QueueManager};
+use bulla_catalog::{Change, Definitions, MESSAGE_BYTES_MAX, QueueManager, tls_group};
 use std::fmt::{self, Write};
 
 /// Lowest MAXMSGL of a queue manager in bytes, as MQ has it.
@@ -69,6 +69,15 @@ static FIELDS: &[Field<QueueManager>] = &[
          32768. A channel may say otherwise.",
         |of| Cell::Number(of.key_reset_bytes.into()),
         |of, value| of.key_reset_bytes = clamped(value.number()),
+    ),
+    Field::new(
+        "SSLGROUPS",
+        Kind::Text { chars_max: GROUPS_CHARS_MAX },
+        "' '",
+        "The groups by which the keys of TLS may be agreed on, with commas, the first one preferred; blank for all that \
+         there are, those with ML-KEM first. Of clients, and of channels that name none.",
+        |of| Cell::Text(tls_group::text(&of.key_groups)),
+        |of, value| of.key_groups = tls_group::parse(&value.text()).unwrap_or_default(),
     ),
     Field::new(
         "CERTLABL",
@@ -290,6 +299,12 @@ impl Cells for QueueManager {
 pub(crate) fn alter(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let mut manager = definitions.queue_manager.clone();
     manager.set(statement);
+    for setting in statement.settings.iter().filter(|setting| setting.attribute.keyword == "SSLGROUPS") {
+        tls_group::parse(&setting.value.text()).map_err(|error| {
+            let hint = "docs/reference/cipherspecs.md lists them, X25519MLKEM768 is one";
+            invalid(format!("SSLGROUPS: {error}"), Some(hint))
+        })?;
+    }
     let label = manager.certificate_label.as_deref().unwrap_or_default();
     check_label(label)?;
     if manager.active_channels_max > manager.channels_max {

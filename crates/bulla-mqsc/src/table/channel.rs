@@ -7,6 +7,8 @@ use super::{Act, Attribute, Command, Doing, Key, Kind, NameUse, V1, attribute, s
 pub(crate) const COUNT_MAX: u64 = 999_999_999;
 /// Longest CERTLABL, MCAUSER, USERID in characters.
 pub(crate) const LABEL_CHARS_MAX: usize = 64;
+/// Longest SSLGROUPS in characters: all groups.
+pub(crate) const GROUPS_CHARS_MAX: usize = 128;
 
 static MODE: Attribute = attribute(
     Key::StopMode,
@@ -208,6 +210,7 @@ status! {
     NPMSPEED_SHOWN NonPersistentSpeed "NPMSPEED" "NPMSPEED in force.";
     SECPROT SecurityProtocol "SECPROT" "NONE, TLSV12 or TLSV13.";
     SSLCIPH_SHOWN CipherSpec "SSLCIPH" "The CipherSpec in force, by MQ's name; blank without TLS.";
+    SSLGROUP KeyGroup "SSLGROUP" "The group by which the keys were agreed on; blank without TLS.";
     SSLPEER_SHOWN PeerPattern "SSLPEER" "Subject of the partner's certificate.";
     SSLCERTI PeerIssuer "SSLCERTI" "Issuer of the partner's certificate.";
     SSLRKEYS KeyResets "SSLRKEYS" "Times that the keys of TLS were renewed.";

@@ -17,6 +17,8 @@ static CONNAME: Attribute = shown(Key::ConnectionAddress, "CONNAME", "The client
 static PRODUCT: Attribute =
     shown(Key::ConnectionProduct, "PRODUCT", "The client's product and version, where it gives them.");
 static SSLCIPH: Attribute = shown(Key::ConnectionCipher, "SSLCIPH", "The cipher suite; empty without TLS.");
+static SSLGROUP: Attribute =
+    shown(Key::ConnectionKeyGroup, "SSLGROUP", "The group by which its keys were agreed on; empty without TLS.");
 static SECONDS: Attribute = shown(Key::ConnectionSeconds, "SECONDS", "Seconds since it was accepted.");
 static HANDLES: Attribute = shown(Key::ConnectionHandles, "HANDLES", "How many links are open.");
 static OBJNAME: Attribute = shown(
@@ -36,4 +38,4 @@ static UNSETTLED: Attribute =
 pub(super) const OPTIONS: &[&Attribute] = &[&TYPE, &WHERE, &ALL];
 /// DISPLAY CONN: what it shows.
 pub(super) const STATUS: &[&Attribute] =
-    &[&USERID, &APPLTAG, &CONNAME, &PRODUCT, &SSLCIPH, &SECONDS, &HANDLES, &OBJNAME, &OPENOPTS, &UNSETTLED];
+    &[&USERID, &APPLTAG, &CONNAME, &PRODUCT, &SSLCIPH, &SSLGROUP, &SECONDS, &HANDLES, &OBJNAME, &OPENOPTS, &UNSETTLED];

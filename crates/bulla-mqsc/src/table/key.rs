@@ -139,6 +139,7 @@ pub enum Key {
     Heartbeat,
     ChannelUser,
     CipherSpec,
+    KeyGroup,
     PeerPattern,
     // Channels as they run.
     ChannelState,
@@ -204,6 +205,7 @@ pub enum Key {
     ConnectionAddress,
     ConnectionProduct,
     ConnectionCipher,
+    ConnectionKeyGroup,
     ConnectionSeconds,
     ConnectionHandles,
     HandleObject,

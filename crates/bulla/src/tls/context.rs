@@ -4,9 +4,10 @@ use super::files::{self, Authorities, Believed, OWN_LABEL, Shown};
 use super::refusal::{self, TlsRefusal, name_text};
 use super::{TlsSettings, proof, server_name, staple};
 use crate::catalog::cipher_spec::{CipherSpec, Protocols, listener_lists};
+use crate::catalog::tls_group::{self, TlsGroup};
 use crate::folders::ENROLMENT;
 use bulla_device::PrivateKey;
-use bulla_device::tls::{client_hello_server_name, client_hello_speaks_only, handshake_key};
+use bulla_device::tls::{client_hello_server_name, client_hello_speaks_only, handshake_key, set_groups};
 use openssl::error::ErrorStack;
 use openssl::ssl::{
     AlpnError, ClientHelloResponse, SslContext, SslContextBuilder, SslMethod, SslMode, SslOptions, SslRef,
@@ -45,6 +46,8 @@ pub(super) struct Asked {
     pub(super) channels: HashMap<String, TlsSettings>,
     /// CERTLABL of the queue manager.
     pub(super) label: Option<String>,
+    /// SSLGROUPS of the queue manager.
+    pub(super) groups: Vec<&'static TlsGroup>,
 }
 
 #[derive(Default)]
@@ -69,6 +72,8 @@ pub(super) struct Key {
     label: Option<String>,
     /// MQ's name of the CipherSpec; none for what the listener offers.
     spec: Option<&'static str>,
+    /// OpenSSL's list of the groups.
+    groups: String,
 }
 
 /// Which end of a connection a context is for.
@@ -93,10 +98,21 @@ impl Shared {
         Self { dir, asked: RwLock::default(), resumes, cache: Mutex::default() }
     }
 
-    /// The key of a context: a channel without CERTLABL has the queue manager's.
-    pub(super) fn key(&self, side: Side, label: Option<String>, spec: Option<&CipherSpec>) -> Key {
-        let label = label.or_else(|| self.asked().label.clone());
-        Key { side, label, spec: spec.map(|spec| spec.ibm) }
+    /// The key of a context of the listener.
+    pub(super) fn key(&self, side: Side) -> Key {
+        self.channel_key(side, &TlsSettings::default())
+    }
+
+    /// The key of a context of a channel: without CERTLABL and SSLGROUPS it has the queue manager's.
+    pub(super) fn channel_key(&self, side: Side, settings: &TlsSettings) -> Key {
+        let asked = self.asked();
+        let groups = if settings.groups.is_empty() { &asked.groups } else { &settings.groups };
+        Key {
+            side,
+            label: settings.certificate_label.clone().or_else(|| asked.label.clone()),
+            spec: settings.cipher_spec.map(|spec| spec.ibm),
+            groups: tls_group::list(groups),
+        }
     }
 
     /// The context for `key`, made from the files as they are now. Files that do not load leave the one there was: they
@@ -170,8 +186,11 @@ impl Shared {
         // A channel without a CipherSpec has nothing to say about TLS; an unknown one is refused when it opens.
         let Some(settings) = settings else { return Ok(()) };
         let Some(spec) = settings.cipher_spec else { return Ok(()) };
-        let context = self.context(&self.key(Side::Server, settings.certificate_label, Some(spec)))?;
+        let key = self.channel_key(Side::Server, &settings);
+        let context = self.context(&key)?;
         ssl.set_ssl_context(&context)?;
+        // These a session takes over from its first context alone.
+        set_groups(ssl, &key.groups)?;
         ssl.set_min_proto_version(Some(oldest(spec.protocols)))?;
         ssl.set_max_proto_version(Some(newest(spec.protocols)))?;
         let required = if settings.client_certificate_required {
@@ -191,7 +210,7 @@ impl Shared {
         let folder = self.dir.with_file_name(ENROLMENT).join(proof::FOLDER);
         let name = client_hello_server_name(ssl).and_then(|name| String::from_utf8(name).ok());
         let Some((certificate, key)) = name.and_then(|name| proof::shown(&folder, &name)) else { return Ok(false) };
-        let mut builder = begin(&Key { side: Side::Web, label: None, spec: None })?;
+        let mut builder = begin(&self.key(Side::Web))?;
         builder.set_certificate(&certificate)?;
         builder.set_private_key(&key)?;
         builder.set_alpn_select_callback(|_, offered| {
@@ -234,6 +253,7 @@ fn begin(key: &Key) -> Result<SslContextBuilder, TlsRefusal> {
     builder.set_mode(SslMode::ENABLE_PARTIAL_WRITE | SslMode::ACCEPT_MOVING_WRITE_BUFFER | SslMode::RELEASE_BUFFERS);
     // One call of the system for several records, where it would be two for each.
     builder.set_read_ahead(true);
+    builder.set_groups_list(&key.groups)?;
     let spec = key.spec();
     let (min, max) =
         spec.map_or((SslVersion::TLS1_2, SslVersion::TLS1_3), |spec| (oldest(spec.protocols), newest(spec.protocols)));

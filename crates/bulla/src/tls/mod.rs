@@ -19,6 +19,7 @@ pub use crate::catalog::peer_name::{PATTERN_BYTES_MAX, PatternError, PeerPattern
 pub use refusal::TlsRefusal;
 pub(crate) use refusal::of_failure;
 
+use crate::catalog::tls_group::{self, TlsGroup};
 use crate::catalog::{ChannelDefinition, Definitions};
 use bulla_seal::dn::Dn;
 use context::{Asked, Key, Shared, Side};
@@ -39,6 +40,8 @@ pub struct Tls {
 pub struct TlsSettings {
     /// SSLCIPH; none for no TLS.
     pub cipher_spec: Option<&'static CipherSpec>,
+    /// SSLGROUPS; none for the queue manager's.
+    pub groups: Vec<&'static TlsGroup>,
     /// CERTLABL; none for the queue manager's certificate.
     pub certificate_label: Option<String>,
     /// SSLCAUTH(REQUIRED)
@@ -53,6 +56,7 @@ impl TlsSettings {
     pub fn of(definition: &ChannelDefinition) -> Result<Self, TlsRefusal> {
         Ok(Self {
             cipher_spec: definition.cipher_spec.as_deref().map(known).transpose()?,
+            groups: definition.key_groups.clone(),
             certificate_label: definition.certificate_label.clone(),
             client_certificate_required: definition.client_certificate_required,
         })
@@ -99,7 +103,7 @@ impl Tls {
     }
 
     fn accept(&self, side: Side) -> Result<Ssl, TlsRefusal> {
-        let context = self.shared.context(&self.shared.key(side, None, None))?;
+        let context = self.shared.context(&self.shared.key(side))?;
         let mut ssl = Ssl::new(&context)?;
         refusal::make_note(&mut ssl, None);
         ssl.set_accept_state();
@@ -112,7 +116,12 @@ impl Tls {
     pub fn follow(&self, definitions: &Definitions) {
         let channels = definitions.channels.iter();
         let channels = channels.filter_map(|(name, channel)| Some((name.clone(), TlsSettings::of(channel).ok()?)));
-        let asked = Asked { channels: channels.collect(), label: definitions.queue_manager.certificate_label.clone() };
+        let manager = &definitions.queue_manager;
+        let asked = Asked {
+            channels: channels.collect(),
+            label: manager.certificate_label.clone(),
+            groups: manager.key_groups.clone(),
+        };
         *self.shared.asked.write().unwrap_or_else(PoisonError::into_inner) = asked;
     }
 }
@@ -131,7 +140,7 @@ pub fn channel_client(
     let settings = TlsSettings::of(definition)?;
     let pattern = definition.peer_pattern.as_deref().map(PeerPattern::parse).transpose();
     let pattern = pattern.map_err(TlsRefusal::Pattern)?;
-    let key: Key = tls.shared.key(Side::Client, settings.certificate_label, settings.cipher_spec);
+    let key: Key = tls.shared.channel_key(Side::Client, &settings);
     let context = tls.shared.context(&key)?;
     let mut ssl = Ssl::new(&context)?;
     refusal::make_note(&mut ssl, Some(host.to_owned()));
@@ -166,6 +175,12 @@ pub fn check_channel(
         let (agreed, wanted) = (agreed.map(str::to_owned), Some(spec.ibm.to_owned()));
         return Err(TlsRefusal::CipherMismatch { agreed, wanted });
     }
+    let group = ssl.and_then(key_group);
+    let is_wanted = |wanted: &&TlsGroup| group.is_some_and(|group| wanted.name.eq_ignore_ascii_case(group));
+    if spec.is_some() && !definition.key_groups.is_empty() && !definition.key_groups.iter().any(is_wanted) {
+        let wanted = Some(tls_group::text(&definition.key_groups));
+        return Err(TlsRefusal::GroupMismatch { agreed: group.map(str::to_owned), wanted });
+    }
     let pattern = definition.peer_pattern.as_deref().map(PeerPattern::parse).transpose();
     let pattern = pattern.map_err(TlsRefusal::Pattern)?;
     // Without SSLCIPH the other attributes say nothing, save a pattern, which was not written to be ignored.
@@ -199,6 +214,13 @@ pub fn agreed(ssl: Option<&SslRef>) -> (&'static str, String) {
     let protocol = if ssl.version_str() == "TLSv1.3" { "TLSV13" } else { "TLSV12" };
     let suite = ssl.current_cipher().and_then(|cipher| cipher.standard_name()).unwrap_or_default();
     (protocol, negotiated(suite).map_or(suite, |spec| spec.ibm).to_owned())
+}
+
+/// The group by which the keys were agreed on, as the table has it; none without TLS, and where an RSA key opened them.
+#[must_use]
+pub fn key_group(ssl: &SslRef) -> Option<&str> {
+    let name = bulla_device::tls::key_group(ssl)?;
+    Some(tls_group::find(name).map_or(name, |group| group.name))
 }
 
 /// The user that a verified client certificate stands for: the common name of its subject.

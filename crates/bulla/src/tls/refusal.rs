@@ -72,6 +72,13 @@ pub enum TlsRefusal {
         /// SSLCIPH; nothing where this end offered what its listener offers.
         wanted: Option<String>,
     },
+    /// The group by which keys were agreed on, if any, is not one of SSLGROUPS.
+    GroupMismatch {
+        /// The group; none where the two ends had none in common, or the keys were opened with RSA.
+        agreed: Option<String>,
+        /// SSLGROUPS of the channel; none where it is not known which end of it asks.
+        wanted: Option<String>,
+    },
     /// The partner refused, with this alert (RFC 8446, section 6). Its log says more.
     Partner {
         /// The alert in words.
@@ -112,6 +119,7 @@ impl TlsRefusal {
             Self::Pattern(_) => "peer-pattern",
             Self::UnknownCipherSpec { .. } => "unknown-cipher-spec",
             Self::CipherMismatch { .. } => "cipher-mismatch",
+            Self::GroupMismatch { .. } => "group-mismatch",
             Self::Partner { .. } => "refused-by-partner",
             Self::Changed => "certificate-changed",
             Self::TooManyResets => "too-many-key-resets",
@@ -127,7 +135,9 @@ impl TlsRefusal {
             Self::Revoked { .. } => reason::SSL_CERTIFICATE_REVOKED,
             Self::WrongName { .. } | Self::Changed => reason::SSL_PEER_NAME_MISMATCH,
             Self::Pattern(_) => reason::SSL_PEER_NAME_ERROR,
-            Self::UnknownCipherSpec { .. } | Self::CipherMismatch { .. } => reason::UNSUPPORTED_CIPHER_SUITE,
+            Self::UnknownCipherSpec { .. } | Self::CipherMismatch { .. } | Self::GroupMismatch { .. } => {
+                reason::UNSUPPORTED_CIPHER_SUITE
+            }
             Self::File { .. } => reason::SSL_CERT_STORE_ERROR,
             Self::Partner { reason, .. } => *reason,
             _ => reason::SSL_INITIALIZATION_ERROR,
@@ -171,6 +181,13 @@ impl fmt::Display for TlsRefusal {
                 let agreed = agreed.as_deref().unwrap_or("no cipher suite");
                 let wanted = wanted.as_deref().unwrap_or("what the listener offers");
                 write!(f, "cipher mismatch: {agreed} was agreed on, wanted is {wanted}")
+            }
+            Self::GroupMismatch { wanted: None, .. } => {
+                f.write_str("group mismatch: the two ends have no group in common; SSLGROUPS of channel and queue manager say which there are")
+            }
+            Self::GroupMismatch { agreed, wanted: Some(wanted) } => {
+                let agreed = agreed.as_deref().unwrap_or("no group");
+                write!(f, "group mismatch: {agreed} was agreed on, wanted is {wanted}")
             }
             Self::Partner { said, .. } => write!(f, "refused by the partner: {said}"),
             Self::Changed => f.write_str("the partner showed another certificate in a renegotiation than at first"),
@@ -280,6 +297,9 @@ pub(crate) fn of_failure(ssl: &SslRef, error: &openssl::ssl::Error) -> TlsRefusa
     if reasons().any(|reason| NOTHING_IN_COMMON.contains(&reason)) {
         return TlsRefusal::CipherMismatch { agreed: None, wanted: None };
     }
+    if reasons().any(|reason| NO_GROUP_IN_COMMON.contains(&reason)) {
+        return TlsRefusal::GroupMismatch { agreed: None, wanted: None };
+    }
     if ssl.verify_result() != X509VerifyResult::OK {
         let subject = ssl.peer_certificate().map(|certificate| name_text(certificate.subject_name()));
         return of_chain(ssl, ssl.verify_result(), subject.unwrap_or_else(|| "the partner".into()));
@@ -298,13 +318,16 @@ const NO_RENEGOTIATION: i32 = 339;
 /// SSL_R_NO_SHARED_CIPHER, UNSUPPORTED_PROTOCOL, NO_PROTOCOLS_AVAILABLE, WRONG_SSL_VERSION, NO_CIPHERS_AVAILABLE,
 /// WRONG_CIPHER_RETURNED and NO_SUITABLE_SIGNATURE_ALGORITHM of sslerr.h.
 const NOTHING_IN_COMMON: [i32; 7] = [193, 258, 191, 266, 181, 261, 118];
+/// SSL_R_NO_SUITABLE_KEY_SHARE, NO_SUITABLE_GROUPS and BAD_KEY_SHARE of sslerr.h: the last where a caller is asked for a
+/// share that it does not have.
+const NO_GROUP_IN_COMMON: [i32; 3] = [101, 295, 108];
 /// SSL_AD_REASON_OFFSET of ssl.h: the library adds it to an alert that arrived.
 const ALERT_OFFSET: i32 = 1000;
 
 fn of_alert(reason_code: i32) -> Option<TlsRefusal> {
     let (said, reason) = match reason_code - ALERT_OFFSET {
         40 => (
-            "handshake failure: no cipher suite in common, as of an RSA CipherSpec with an EC certificate there, or a certificate is missing",
+            "handshake failure: no cipher suite or group in common, as of an RSA CipherSpec with an EC certificate there, or a certificate is missing",
             reason::UNSUPPORTED_CIPHER_SUITE,
         ),
         42 => ("bad certificate", reason::SSL_INITIALIZATION_ERROR),

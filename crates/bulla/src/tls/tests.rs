@@ -86,13 +86,15 @@ impl Pair {
 struct Shaken {
     protocol: &'static str,
     spec: String,
+    group: Option<String>,
     peer: Option<PeerCertificate>,
 }
 
 fn judged(stream: SslStream<UnixStream>, definition: &ChannelDefinition) -> Result<Shaken, TlsRefusal> {
     let peer = check_channel(Some(stream.ssl()), definition)?;
     let (protocol, spec) = agreed(Some(stream.ssl()));
-    Ok(Shaken { protocol, spec, peer })
+    let group = key_group(stream.ssl()).map(str::to_owned);
+    Ok(Shaken { protocol, spec, group, peer })
 }
 
 /// Both sides in turns until each is done; a byte each way shows what the other end refused behind a handshake that
@@ -211,6 +213,69 @@ fn a_caller_that_names_no_channel_gets_what_the_listener_offers_and_is_refused_b
     );
     assert_eq!(check_channel(None, &strong).unwrap_err().cause(), "cipher-mismatch");
     assert_eq!(check_channel(None, &ChannelDefinition::new(ChannelKind::Sender)), Ok(None));
+}
+
+fn with_groups(definition: ChannelDefinition, groups: &str) -> ChannelDefinition {
+    ChannelDefinition { key_groups: tls_group::parse(groups).unwrap(), ..definition }
+}
+
+#[test]
+fn each_group_is_agreed_on_by_its_name_and_without_a_word_one_with_ml_kem() {
+    let pair = Pair::new();
+    let agreed = |spec: &str, near: &str, far: &str| {
+        let ends = pair.start(&with_groups(sender(spec), near), &with_groups(receiver(spec), far));
+        ends.map(|end| end.map(|shaken| shaken.group))
+    };
+    let both = |group: &str| [Ok(Some(group.to_owned())), Ok(Some(group.to_owned()))];
+    assert_eq!(agreed("ANY_TLS13", "", ""), both("X25519MLKEM768"));
+    for group in tls_group::ALL {
+        assert_eq!(agreed("ANY_TLS13", group.name, group.name), both(group.name));
+        assert_eq!(agreed("ANY_TLS13", "", group.name), both(group.name), "a caller that offers all of them");
+        assert_eq!(agreed("ANY_TLS13", group.name, ""), both(group.name));
+    }
+    // What the end that is called prefers, whatever the caller does.
+    assert_eq!(agreed("ANY_TLS13", "x25519,secp256r1", "secp256r1,x25519"), both("secp256r1"));
+    assert_eq!(agreed("ECDHE_ECDSA_AES_256_GCM_SHA384", "", "secp256r1"), both("secp256r1"), "by TLS 1.2");
+}
+
+#[test]
+fn a_channel_that_requires_ml_kem_is_not_run_without_it() {
+    let pair = Pair::new();
+    let hybrids = "X25519MLKEM768,SecP256r1MLKEM768";
+    let causes = |near: ChannelDefinition, far: ChannelDefinition| {
+        pair.start(&near, &far).map(|end| end.map_or_else(|refusal| refusal.cause(), |_| "good"))
+    };
+    let any = "ANY_TLS12_OR_HIGHER";
+    // Whichever end asks for it.
+    let said = causes(with_groups(sender(any), "x25519"), with_groups(receiver(any), hybrids));
+    assert_eq!(said, ["refused-by-partner", "group-mismatch"]);
+    let said = causes(with_groups(sender(any), hybrids), with_groups(receiver(any), "x25519"));
+    assert_eq!(said, ["refused-by-partner", "group-mismatch"]);
+    // A suite of TLS 1.2, which has no ML-KEM, or no group at all.
+    let ecdhe = "ECDHE_ECDSA_AES_256_GCM_SHA384";
+    let said = causes(sender(ecdhe), with_groups(receiver(ecdhe), hybrids));
+    assert!(said.iter().all(|cause| *cause != "good"), "{said:?}");
+    let (caller, called) = (Tls::new(pair.dir("caller")), Tls::new(pair.dir("called")));
+    called.follow(&pair.called);
+    // A caller that names no channel gets what the listener offers, and is refused afterwards.
+    let client = channel_client(&caller, &with_groups(sender(any), "x25519"), "ANOTHER", "localhost").unwrap();
+    let [_, far] = shake(client, called.session().unwrap());
+    let refusal = far.and_then(|far| judged(far, &with_groups(receiver(any), hybrids))).unwrap_err();
+    assert_eq!(
+        refusal.refusal().to_string(),
+        "2400 MQRC_UNSUPPORTED_CIPHER_SUITE cause=group-mismatch group mismatch: x25519 was agreed on, wanted is \
+         X25519MLKEM768,SecP256r1MLKEM768"
+    );
+    // What the queue manager says is of clients, and of channels that say nothing.
+    let mut definitions = pair.called.clone();
+    definitions.queue_manager.key_groups = tls_group::parse("SecP256r1MLKEM768").unwrap();
+    definitions.channels.insert(CHANNEL.into(), receiver(any));
+    called.follow(&definitions);
+    for channel in [CHANNEL, "ANOTHER"] {
+        let client = channel_client(&caller, &sender(any), channel, "localhost").unwrap();
+        let [_, far] = shake(client, called.session().unwrap());
+        assert_eq!(judged(far.unwrap(), &receiver(any)).unwrap().group.as_deref(), Some("SecP256r1MLKEM768"));
+    }
 }
 
 #[test]

@@ -77,6 +77,10 @@ impl Transport for SocketTransport {
         self.socket.established()?.current_cipher().map(|cipher| cipher.name().to_owned())
     }
 
+    fn key_group(&self) -> Option<String> {
+        tls::key_group(self.socket.established()?).map(str::to_owned)
+    }
+
     fn certificate(&self) -> Option<Shown> {
         let ssl = self.socket.established()?;
         let shown = ssl.peer_certificate()?;
@@ -98,7 +102,8 @@ impl Transport for SocketTransport {
         let (protocol, cipher_spec) = tls::agreed(ssl);
         let (peer_name, peer_issuer) =
             certificate.map(|certificate| (certificate.subject, certificate.issuer)).unwrap_or_default();
-        Ok(Protected { protocol, cipher_spec, peer_name, peer_issuer })
+        let key_group = ssl.and_then(tls::key_group).unwrap_or_default().to_owned();
+        Ok(Protected { protocol, cipher_spec, key_group, peer_name, peer_issuer })
     }
 
     fn renew_keys(&mut self, bytes: u32, calls: bool) {

@@ -525,6 +525,7 @@ fn status(peer: &mut Peer, local: &Local, definition: &ChannelDefinition, tls: P
         heartbeat_seconds: u32::try_from(definition.heartbeat.as_secs()).unwrap_or(u32::MAX),
         security_protocol: tls.protocol,
         cipher_spec: tls.cipher_spec,
+        key_group: tls.key_group,
         peer_name: tls.peer_name,
         peer_issuer: tls.peer_issuer,
         ..ChannelStatus::default()
