@@ -438,6 +438,11 @@ def test_a_message_put_again_under_its_idempotency_key_is_there_once(managers):
     manager.start()
     with manager.connect() as client:
         client.put("ONCE", keyed("buy", id="third"))
+        # Who wants to know hears that it was put before, and as which message.
+        told = client.connection.create_sender("ONCE", name="told", options=Asks("bulla:put-before"))
+        with pytest.raises(Refused) as before:
+            client.put("ONCE", keyed("buy", id="fourth"), sender=told)
+        assert (before.value.condition, before.value.info) == ("bulla:put-before", {"message-id": "first"})
         assert [(found.id, found.annotations) for found in client.get_all("ONCE")] == [("first", None)]
     assert manager.stop() == 0
 

@@ -33,10 +33,20 @@ pub(crate) struct Amqp {
     token_is_refused: bool,
     /// The client's container.
     container: String,
+    /// Links that hear which messages were put before: few, and most connections have none.
+    put_before: Vec<PutBefore>,
     /// Units of work that are open.
     units: Units,
     /// Links to queues of shared groups that other queue managers own. None for most connections.
     forwarding: Option<Box<Forwarding>>,
+}
+
+/// A link that hears which messages were put before.
+struct PutBefore {
+    link: LinkId,
+    session: SessionId,
+    /// Those that are not answered yet, each with the message-id of the first one.
+    messages: Vec<(DeliveryId, Option<String>)>,
 }
 
 impl Amqp {
@@ -48,6 +58,7 @@ impl Amqp {
             coordinators: Vec::new(),
             token_is_refused: false,
             container: String::new(),
+            put_before: Vec::new(),
             units: Units::default(),
             forwarding: None,
         }
@@ -163,6 +174,7 @@ impl Amqp {
             EngineEvent::Opened(open) => self.container.clone_from(&open.container_id),
             EngineEvent::Detached { link, .. } => {
                 self.asked.remove(&core_link(*link));
+                self.put_before.retain(|one| one.link != core_link(*link));
                 self.end_coordinators(|(other, _)| *other == core_link(*link));
                 if let Some(forwarding) = &mut self.forwarding {
                     forwarding.relay_gone(core_link(*link));
@@ -170,6 +182,7 @@ impl Amqp {
             }
             EngineEvent::SessionEnded(session, _) => {
                 self.asked.retain(|_, asked| asked.session != *session);
+                self.put_before.retain(|one| one.session != core_session(*session));
                 self.end_coordinators(|(_, other)| *other == core_session(*session));
                 if let Some(forwarding) = &mut self.forwarding {
                     forwarding.session_gone(core_session(*session));
@@ -307,6 +320,9 @@ impl FrontEnd for Amqp {
         if let Some(asked) = self.asked.remove(&id) {
             if asked.is_for_units() {
                 self.coordinators.push((id, core_session(asked.session)));
+            } else if asked.asks_for_put_before {
+                let session = core_session(asked.session);
+                self.put_before.push(PutBefore { link: id, session, messages: Vec::new() });
             }
             self.engine.accept_link(link(id), asked.granted(granted));
         }
@@ -343,8 +359,22 @@ impl FrontEnd for Amqp {
         self.engine.set_credit(link(id), credit);
     }
 
+    fn put_before(&mut self, id: LinkId, message: DeliveryId, message_id: Option<&str>) {
+        if let Some(PutBefore { messages, .. }) = self.put_before.iter_mut().find(|one| one.link == id) {
+            messages.push((message, message_id.map(str::to_owned)));
+        }
+    }
+
     fn answer(&mut self, id: LinkId, message: DeliveryId, outcome: MessageOutcome, unit: Option<UnitId>) {
-        let verdict = self.forwarding.as_mut().and_then(|forwarding| forwarding.verdict(id, message));
+        let mut verdict = self.forwarding.as_mut().and_then(|forwarding| forwarding.verdict(id, message));
+        if let Some(PutBefore { messages, .. }) = self.put_before.iter_mut().find(|one| one.link == id)
+            && let Some(place) = messages.iter().position(|(other, _)| *other == message)
+        {
+            let (_, message_id) = messages.swap_remove(place);
+            if outcome == MessageOutcome::Accepted {
+                verdict = Some(DeliveryState::Rejected(Some(Box::new(links::put_before(message_id)))));
+            }
+        }
         let state = verdict.unwrap_or_else(|| outcomes::state(outcome, unit));
         self.engine.dispose(link(id), delivery(message), state);
     }

@@ -9,6 +9,7 @@ pub(crate) mod answers;
 pub(crate) mod commands;
 mod credentials;
 mod exchange;
+mod forwarding;
 mod front_end;
 mod health;
 mod ids;
@@ -37,6 +38,7 @@ use bytes::Bytes;
 use commands::{CommandLine, Work};
 use credentials::Fingerprint;
 use exchange::{BodyOf, Exchange, Getting, Kept, Listing, Object, Putting, Reading, Sent, Stage};
+use forwarding::{Forwarding, Wish};
 use kept_answers::{KeptAnswers, Keyed};
 use routes::{Act, Asked, Wanted};
 use std::collections::VecDeque;
@@ -86,6 +88,10 @@ pub(crate) struct Http {
     next: Option<(RequestId, Box<Head>)>,
     /// Open links that put, the one used last at the end.
     kept: Vec<Kept>,
+    /// What the link is for that was asked for last.
+    wish: Option<(LinkId, Wish)>,
+    /// Links to queues of shared groups that other queue managers own. None for most connections.
+    forwarding: Option<Box<Forwarding>>,
     /// What the core has not heard yet.
     events: VecDeque<Event>,
     last_handle: u64,
@@ -170,6 +176,8 @@ impl Http {
             replaced: None,
             next: None,
             kept: Vec::new(),
+            wish: None,
+            forwarding: None,
             events: VecDeque::new(),
             last_handle: 0,
             arrived: 0,
@@ -314,7 +322,7 @@ impl Http {
         // Also where the message was got before: whether the user may get it is asked each time.
         let (wait, takes) = (wanted.wait, head.is_some());
         let link = self.attach_to_get(wanted, !takes);
-        Ok(Stage::Getting(Getting { link, version, takes, under, until: self.now + wait, credit: 0 }))
+        Ok(Stage::Getting(Getting { link, version, takes, under, until: self.now + wait, is_late: false, credit: 0 }))
     }
 
     fn list(&mut self, wanted: Wanted, limit: u32) -> Result<Stage, Refused> {
@@ -329,6 +337,7 @@ impl Http {
 
     fn attach(&mut self, wants: Wants) -> LinkId {
         let link = LinkId(self.handle());
+        self.wish = Wish::of(&wants).map(|wish| (link, wish));
         self.events.push_back(Event::Attached(Box::new(Attach {
             link,
             session: SESSION,

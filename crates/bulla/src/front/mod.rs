@@ -6,6 +6,7 @@ pub(crate) mod call;
 pub(crate) mod direct;
 pub(crate) mod http;
 pub(crate) mod offered;
+mod owner;
 
 pub(crate) use bulla_core::front::*;
 

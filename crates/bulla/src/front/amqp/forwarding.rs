@@ -12,6 +12,7 @@ use super::links::Asked;
 use super::{core_link, outcomes};
 use crate::catalog::reason::{Elsewhere, Way};
 use crate::front::forwards::{Forwards, OwnerCall, OwnerId};
+use crate::front::owner::{WAITING_BYTES_MAX, closing};
 use crate::front::{Delivery, DeliveryId, Event, LinkId, SessionId, UnitId, Wire};
 use crate::maps::HashMap;
 use crate::reason::{self, Refusal};
@@ -19,12 +20,8 @@ use crate::sign_in::tickets::Ticket;
 use bulla_amqp::{Connection, DeliveryState, Event as EngineEvent};
 use owner::Owner;
 use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::time::Instant;
 pub(super) use units::Asked as EndAsked;
-
-/// Bytes that wait for one side before nothing more is read from the other.
-const WAITING_BYTES_MAX: usize = 2 << 20;
 
 /// The links that a connection forwards.
 #[derive(Default)]
@@ -352,54 +349,7 @@ impl Forwards for super::Amqp {
     }
 
     fn take_over(&mut self, id: OwnerId) -> Option<Box<dyn Wire + Send>> {
-        let mut engine = self.forwarding.as_mut()?.owners.get_mut(&id.0)?.take_engine()?;
-        engine.close(None);
-        Some(Box::new(Closing(engine)))
-    }
-}
-
-/// A connection to an owner whose client is gone.
-struct Closing(Connection);
-
-impl Wire for Closing {
-    fn receive(&mut self, now: Instant, bytes: &[u8]) {
-        self.0.receive_copied(now, bytes);
-        while self.0.poll_event().is_some() {}
-    }
-
-    fn wants_input(&self) -> bool {
-        !self.0.is_closed() && self.0.wants_input()
-    }
-
-    fn in_progress(&self) -> u64 {
-        self.0.in_progress()
-    }
-
-    fn arrived(&self) -> u64 {
-        self.0.arrived()
-    }
-
-    fn not_read(&mut self, now: Instant) {
-        self.0.not_read(now);
-    }
-
-    fn output_len(&self) -> usize {
-        self.0.output_len()
-    }
-
-    fn output_slices<'a>(&'a mut self, slices: &mut Vec<IoSlice<'a>>) {
-        self.0.output_slices(slices);
-    }
-
-    fn output_written(&mut self, count: usize) {
-        self.0.output_written(count);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.0.poll_timeout()
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.0.handle_timeout(now);
+        let engine = self.forwarding.as_mut()?.owners.get_mut(&id.0)?.take_engine()?;
+        Some(closing(engine))
     }
 }

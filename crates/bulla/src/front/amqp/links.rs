@@ -13,7 +13,7 @@ use crate::reason::{self, Refusal};
 use bulla_amqp::transaction::{self, Control};
 use bulla_amqp::types::{AnyTarget, SenderSettleMode, Source, Target};
 use bulla_amqp::{
-    AttachReply, Coordinator, Delivery, DeliveryState, IncomingAttach, Role, SessionId, Symbol, Value, condition,
+    AttachReply, Coordinator, Delivery, DeliveryState, Error, IncomingAttach, Role, SessionId, Symbol, Value, condition,
 };
 use std::num::NonZeroU64;
 
@@ -29,6 +29,11 @@ const DELETE_ON_CLOSE: &str = "bulla:delete-on-close";
 const PURGE_ON_CLOSE: &str = "bulla:purge-on-close";
 /// A link that offers or asks for this puts messages for later (`x-opt-delivery-time`).
 pub(crate) const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
+/// A link that asks for this hears of a message which was put before under its idempotency key that it was, and what
+/// message-id it had then: as an error of that name in *rejected*.
+pub(crate) const PUT_BEFORE: &str = "bulla:put-before";
+/// Under what such an error has the message-id.
+const MESSAGE_ID: Symbol = Symbol::from_static("message-id");
 /// What a connection and a link offer whose subscriptions may be shared, as Qpid JMS looks for it.
 pub(crate) const SHARED_SUBSCRIPTIONS: &str = "SHARED-SUBS";
 
@@ -89,6 +94,27 @@ pub(super) struct Asked {
     no_local: Option<(Symbol, Value)>,
     /// The client wants to know whether messages for later wait until then.
     asks_for_delays: bool,
+    /// The client wants to know which messages were put before.
+    pub(super) asks_for_put_before: bool,
+}
+
+/// What a link hears that asked for [`PUT_BEFORE`].
+pub(super) fn put_before(message_id: Option<String>) -> Error {
+    let text = "a message was put before under this idempotency key";
+    let info = message_id.map(|message_id| (MESSAGE_ID, Value::from(message_id.as_str()))).into_iter().collect();
+    Error { info, ..Error::new(Symbol::from_static(PUT_BEFORE), text) }
+}
+
+/// Whether that is what a link has heard, and the message-id where the message had one.
+pub(crate) fn was_put_before(error: &Error) -> Option<Option<&str>> {
+    let message_id = || error.info.iter().find(|(key, _)| *key == MESSAGE_ID).and_then(|(_, value)| value.as_str());
+    (error.condition.as_str() == PUT_BEFORE).then(message_id)
+}
+
+/// The filter of a source whose messages a selector chooses.
+pub(crate) fn selected_by(selector: &str) -> (Symbol, Value) {
+    let filter = Value::Described(Box::new((Value::Ulong(SELECTOR.1), Value::from(selector))));
+    (Symbol::from_static(SELECTOR.0), filter)
 }
 
 /// What a client wants of a link, and what its answer repeats.
@@ -96,7 +122,18 @@ pub(super) fn asked(wanted: IncomingAttach) -> (Attach, Asked) {
     let as_it_came = Box::new(wanted.clone());
     let IncomingAttach { link, session, name, role, source, target, desired_capabilities: desired, .. } = wanted;
     let asks_for_delays = has(&desired, DELAYED_DELIVERY);
-    let mut asked = Asked { session, wanted: as_it_came, role, source, target, no_local: None, asks_for_delays };
+    let on_target = matches!(&target, Some(AnyTarget::Target(target)) if has(&target.capabilities, PUT_BEFORE));
+    let asks_for_put_before = role == Role::Receiver && (on_target || has(&desired, PUT_BEFORE));
+    let mut asked = Asked {
+        session,
+        wanted: as_it_came,
+        role,
+        source,
+        target,
+        no_local: None,
+        asks_for_delays,
+        asks_for_put_before,
+    };
     let outcomes = asked.source.as_ref().map(|source| source.outcomes.as_slice()).unwrap_or_default();
     let takes_rejected = outcomes.is_empty() || has(outcomes, REJECTED_OUTCOME);
     let mut unreadable = None;
@@ -336,6 +373,7 @@ impl Asked {
         let offers = [
             (granted.sealed, SEALED),
             (granted.delays && self.asks_for_delays, DELAYED_DELIVERY),
+            (self.asks_for_put_before, PUT_BEFORE),
             (granted.alone, EXCLUSIVE),
             (granted.subscribed.is_some_and(|how| how.shared), SHARED_SUBSCRIPTIONS),
         ];
@@ -498,6 +536,17 @@ mod tests {
             let place = place(None, Some("a/b"), &[Symbol::from_static(capability)], &mut None);
             assert_eq!(place, Place::Named { name: "a/b".into(), is_topic: expected });
         }
+    }
+
+    #[test]
+    fn a_link_hears_what_was_put_before_and_reads_a_selector_as_it_is_written() {
+        for message_id in [None, Some("id")] {
+            let error = put_before(message_id.map(str::to_owned));
+            assert_eq!(was_put_before(&error), Some(message_id));
+        }
+        assert_eq!(was_put_before(&Error::new(condition::NOT_ALLOWED, "no")), None);
+        let mut source = Source { filter: vec![selected_by("a = 1")], ..Source::default() };
+        assert_eq!(filter(&mut source), Ok(Some("a = 1".to_owned())));
     }
 
     #[test]

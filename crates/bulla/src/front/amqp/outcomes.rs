@@ -32,7 +32,7 @@ pub(super) fn unit(txn_id: &[u8]) -> UnitId {
 /// Hot path: what a client says of a delivery, and in which unit of work. None where it says nothing, or a state that is
 /// no outcome.
 #[inline]
-pub(super) fn outcome(state: Option<DeliveryState>) -> (Option<MessageOutcome>, Option<UnitId>) {
+pub(crate) fn outcome(state: Option<DeliveryState>) -> (Option<MessageOutcome>, Option<UnitId>) {
     match state {
         None => (None, None),
         Some(DeliveryState::Accepted) => (Some(MessageOutcome::Accepted), None),
@@ -60,7 +60,7 @@ fn seldom_outcome(state: DeliveryState) -> (Option<MessageOutcome>, Option<UnitI
 
 /// Hot path: the state of a delivery, within a unit of work where there is one.
 #[inline]
-pub(super) fn state(outcome: MessageOutcome, unit: Option<UnitId>) -> DeliveryState {
+pub(crate) fn state(outcome: MessageOutcome, unit: Option<UnitId>) -> DeliveryState {
     match (outcome, unit) {
         (MessageOutcome::Accepted, None) => DeliveryState::Accepted,
         (outcome, unit) => seldom_state(outcome, unit),

@@ -1,6 +1,6 @@
 //! Answers to requests: statuses, and bodies that say what was wrong.
 
-use crate::front::outcome::Failure;
+use crate::front::outcome::{Failure, Said};
 use crate::mqsc::reply::{Failure as CommandFailure, FailureKind};
 use crate::reason::{self, Refusal};
 use bulla_http::{HeaderValue, Response};
@@ -14,6 +14,8 @@ pub(crate) struct Refused {
     reason: Option<u16>,
     /// The sub-reason, kebab-case.
     pub(super) cause: &'static str,
+    /// The same in the words of another queue manager.
+    cause_there: Option<String>,
     /// One line for people.
     message: String,
     /// A header that belongs to the status.
@@ -35,7 +37,7 @@ impl Refused {
             429 | 503 => Some(("retry-after", RETRY_AFTER)),
             _ => None,
         };
-        Self { status, reason: None, cause, message: message.into(), header }
+        Self { status, reason: None, cause, cause_there: None, message: message.into(), header }
     }
 
     /// A path has no such method.
@@ -75,10 +77,22 @@ impl Refused {
             | Failure::ContainerInUse(refusal)
             | Failure::ContainerTaken(refusal) => Self::of_refusal(refusal),
             Failure::NotAllowed(_) | Failure::NotOffered(_) => Self::new(400, "not-offered", failure.to_string()),
+            Failure::Said(Said { reason: Some(code), cause, text, .. }) => {
+                Self::of_owner(*code, cause.as_deref().unwrap_or_default(), text.as_deref().unwrap_or_default())
+            }
             Failure::BeyondCredit(_) | Failure::UnitUnknown | Failure::UnitBackedOut(_) | Failure::Said(_) => {
                 Self::new(500, "unexpected", failure.to_string())
             }
         }
+    }
+
+    /// What another queue manager refuses, for that MQ reason. Its text begins with both, which stand apart here.
+    fn of_owner(code: u16, cause: &str, text: &str) -> Self {
+        let reason = reason::of(code);
+        let said = text.strip_prefix(&Refusal::new(reason, "").to_string()).unwrap_or(text).trim_start();
+        let said = said.strip_prefix(&format!("cause={cause}")).unwrap_or(said).trim_start();
+        let of = Self::new(status(&Refusal::new(reason, "")), "", said);
+        Self { reason: Some(code), cause_there: Some(cause.to_owned()), ..of }
     }
 
     /// What the core refuses, for an MQ reason.
@@ -103,8 +117,9 @@ impl Refused {
             error["reason"] = code.into();
             error["name"] = reason::of(code).name.into();
         }
-        if !self.cause.is_empty() {
-            error["cause"] = self.cause.into();
+        let cause = self.cause_there.as_deref().unwrap_or(self.cause);
+        if !cause.is_empty() {
+            error["cause"] = cause.into();
         }
         let body = json!({ "error": error }).to_string();
         self.with_body(|response| response.with("content-type", JSON).body(body))
@@ -153,7 +168,10 @@ fn status(refusal: &Refusal) -> u16 {
         | reason::STORAGE_NOT_AVAILABLE
         | reason::Q_MGR_STOPPING
         | reason::RESOURCE_PROBLEM
-        | reason::PUBLICATION_FAILURE => 503,
+        | reason::PUBLICATION_FAILURE
+        // A shared group changes hands.
+        | reason::CF_NOT_AVAILABLE
+        | reason::CONNECTION_BROKEN => 503,
         _ => 500,
     }
 }
@@ -161,6 +179,7 @@ fn status(refusal: &Refusal) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::amqp::outcomes;
 
     #[test]
     fn an_answer_says_reason_cause_and_what_is_wrong() {
@@ -175,6 +194,25 @@ mod tests {
             (&error["name"], &error["message"]),
             (&json!("SECURITY_ERROR"), &json!("A: what is there is addressed to others"))
         );
+    }
+
+    #[test]
+    fn what_the_owner_of_a_queue_refuses_is_answered_as_if_it_were_refused_here() {
+        let here = |refusal: &Refusal| {
+            let bulla_http::Body::One(body) = Refused::of_refusal(refusal).response().body else { panic!("a body") };
+            body
+        };
+        for refusal in [
+            Refusal::new(reason::Q_FULL, "the queue F is full"),
+            Refusal::security("not-a-recipient", "A: what is there is addressed to others"),
+            Refusal::new(reason::NOT_AUTHORIZED, ""),
+        ] {
+            let said = outcomes::said(refusal.to_amqp());
+            let refused = Refused::of(&Failure::Said(said));
+            assert_eq!(refused.status, status(&refusal));
+            let bulla_http::Body::One(body) = refused.response().body else { panic!("a body") };
+            assert_eq!(body, here(&refusal));
+        }
     }
 
     #[test]

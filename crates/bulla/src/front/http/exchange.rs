@@ -79,6 +79,8 @@ pub(super) struct Getting {
     pub(super) under: Option<Found>,
     /// How long to wait.
     pub(super) until: Instant,
+    /// That time is over, and who has the queue was told so.
+    pub(super) is_late: bool,
     pub(super) credit: u32,
 }
 
@@ -188,6 +190,13 @@ impl Stage {
     /// Whether another thread has the answer ready.
     pub(super) fn is_answered_elsewhere(&self) -> bool {
         matches!(self, Self::Waiting(awaited) if awaited.is_there())
+    }
+}
+
+impl Getting {
+    /// Whether its link is open and waits for a message, or for its time to be over.
+    pub(super) fn waits(&self) -> bool {
+        self.credit > 0 && !self.is_late
     }
 }
 

@@ -5,6 +5,7 @@ use super::exchange::{Getting, Kept, Listing, Sent, Stage};
 use super::kept_answers::Found;
 use super::{Acts, Http, KEPT_MAX, Session, message};
 use crate::front::client::{Introduction, SolePolicy, TokenRefused};
+use crate::front::forwards::Forwards;
 use crate::front::link::Granted;
 use crate::front::outcome::{Failure, MessageOutcome};
 use crate::front::{DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, UnitId, WayOut};
@@ -18,7 +19,16 @@ use std::net::SocketAddr;
 impl FrontEnd for Http {
     fn poll_event(&mut self) -> Option<Event> {
         self.answer_from_elsewhere();
-        self.events.pop_front()
+        loop {
+            let event = self.events.pop_front()?;
+            if self.forwarding.is_none() {
+                return Some(event);
+            }
+            let event = self.for_core(event);
+            if event.is_some() {
+                return event;
+            }
+        }
     }
 
     fn has_events(&self) -> bool {
@@ -211,10 +221,40 @@ impl FrontEnd for Http {
     }
 
     fn send(&mut self, link: LinkId, token: u64, message: Outgoing, settled: bool, _: Option<UnitId>) -> bool {
+        self.give(link, token, message.into_payload(), settled)
+    }
+
+    fn settle(&mut self, _: LinkId, _: u64, _: MessageOutcome) {}
+
+    fn drained(&mut self, link: LinkId) {
+        let Some(exchange) = self.exchange.as_mut().filter(|exchange| exchange.stage.link() == Some(link)) else {
+            return;
+        };
+        match &mut exchange.stage {
+            Stage::Getting(_) => self.respond(Response::new(204), None, false),
+            Stage::Listing(listing) => {
+                let rows = std::mem::take(&mut listing.rows);
+                self.respond(message::list(rows), None, false);
+            }
+            _ => {}
+        }
+    }
+
+    fn forwards(&mut self) -> Option<&mut dyn Forwards> {
+        Some(self)
+    }
+
+    fn way_out(&mut self) -> Option<&mut dyn WayOut> {
+        None
+    }
+}
+
+impl Http {
+    /// Answers a get, or a list, with a message that the client may see. False where no request wants it.
+    pub(super) fn give(&mut self, link: LinkId, token: u64, message: Payload, settled: bool) -> bool {
         let Some(exchange) = self.exchange.as_mut().filter(|exchange| exchange.stage.link() == Some(link)) else {
             return false;
         };
-        let message = message.into_payload();
         match &mut exchange.stage {
             Stage::Getting(Getting { credit: credit @ 1.., version, takes, under, .. }) => {
                 *credit -= 1;
@@ -248,26 +288,6 @@ impl FrontEnd for Http {
             _ => return false,
         }
         true
-    }
-
-    fn settle(&mut self, _: LinkId, _: u64, _: MessageOutcome) {}
-
-    fn drained(&mut self, link: LinkId) {
-        let Some(exchange) = self.exchange.as_mut().filter(|exchange| exchange.stage.link() == Some(link)) else {
-            return;
-        };
-        match &mut exchange.stage {
-            Stage::Getting(_) => self.respond(Response::new(204), None, false),
-            Stage::Listing(listing) => {
-                let rows = std::mem::take(&mut listing.rows);
-                self.respond(message::list(rows), None, false);
-            }
-            _ => {}
-        }
-    }
-
-    fn way_out(&mut self) -> Option<&mut dyn WayOut> {
-        None
     }
 }
 

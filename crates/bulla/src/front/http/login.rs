@@ -61,6 +61,7 @@ impl Http {
     pub(super) fn sign_in(&mut self, print: Fingerprint, proof: Proof) {
         // The core ends its links.
         self.kept.clear();
+        self.retire_owners();
         self.session = Session::Asked(print);
         self.events.push_back(Event::SignIn(proof));
     }

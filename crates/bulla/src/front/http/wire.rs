@@ -51,7 +51,7 @@ impl Wire for Http {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let own = match self.exchange.as_ref().map(|exchange| &exchange.stage) {
-            Some(Stage::Getting(getting)) => Some(getting.until),
+            Some(Stage::Getting(getting)) if getting.waits() => Some(getting.until),
             Some(Stage::Putting(putting)) if putting.is_whole && putting.delivery.is_none() => Some(putting.give_up_at),
             _ => None,
         };
@@ -62,14 +62,19 @@ impl Wire for Http {
         self.now = now;
         self.server.handle_timeout(now);
         match self.exchange.as_mut().map(|exchange| &mut exchange.stage) {
-            Some(Stage::Getting(getting)) if getting.until <= now => {
+            Some(Stage::Getting(getting)) if getting.until <= now && getting.waits() => {
+                getting.is_late = true;
                 let link = getting.link;
                 self.events.push_back(Event::Credit { link, drain: true });
             }
             Some(Stage::Putting(putting))
                 if putting.is_whole && putting.delivery.is_none() && putting.give_up_at <= now =>
             {
-                let refusal = Refusal::new(reason::Q_FULL, "the queue takes no more messages now");
+                let link = putting.link;
+                let refusal = match self.waits_for_owner(link) {
+                    false => Refusal::new(reason::Q_FULL, "the queue takes no more messages now"),
+                    true => Refusal::new(reason::CF_NOT_AVAILABLE, "the owner of the queue does not answer"),
+                };
                 self.refuse(Refused::of_refusal(&refusal));
             }
             _ => {}

@@ -1,29 +1,23 @@
 //! A connection to the owner of a group, and the links that go on there.
 
 use super::super::{core_link, core_session, link};
+use super::Answers;
 use super::units::{Asked, Become, Unit, Units, Waiting, backed_out, outcome_lost, within};
-use super::{Answers, WAITING_BYTES_MAX};
 use crate::front::forwards::OwnerCall;
+use crate::front::owner::{MESSAGE_BYTES_MAX, OwnerConnection, WAITING_BYTES_MAX};
 use crate::front::{Delivery, LinkId, SessionId, UnitId, Wire};
 use crate::maps::HashMap;
 use crate::sign_in::tickets::Ticket;
 use bulla_amqp::types::{AnyTarget, Target};
 use bulla_amqp::{
-    AttachReply, AttachRequest, Config, Connection, DeliveryId, DeliveryState, Error, Event, IncomingAttach,
-    LinkId as EngineLink, LinkOpened, Payload, Role, SaslClient, SessionId as EngineSession, Symbol, condition,
+    AttachReply, AttachRequest, Connection, DeliveryId, DeliveryState, Error, Event, IncomingAttach,
+    LinkId as EngineLink, LinkOpened, Payload, Role, SessionId as EngineSession, Symbol, condition,
 };
-use bytes::Bytes;
 use std::collections::VecDeque;
-use std::io::IoSlice;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Silence after which an owner is given up; it is told half of that.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest part of a link's name that the owner hears, in bytes: a number follows.
 const NAME_BYTES_MAX: usize = 1_000;
-/// Bytes of the longest message that is taken: as many as MAXMSGL can say. The owner refuses what is longer than it
-/// takes, with its reason.
-const MESSAGE_BYTES_MAX: u64 = 128 << 20;
 /// When a link's end goes: with its attachment.
 const LINK_DETACH: &str = "link-detach";
 
@@ -32,7 +26,7 @@ pub(super) struct Owner {
     call: OwnerCall,
     is_called: bool,
     container: String,
-    engine: Option<Engine>,
+    engine: Option<OwnerConnection>,
     is_lost: bool,
     /// Links that wait for the connection.
     asked: Vec<IncomingAttach>,
@@ -48,13 +42,6 @@ pub(super) struct Owner {
     held_bytes: usize,
     /// Bytes of its messages that wait here.
     put_bytes: usize,
-}
-
-/// The connection's engine, as bytes.
-struct Engine {
-    inner: Connection,
-    /// Too much waits for the client: nothing more is read.
-    is_full: bool,
 }
 
 /// A link that is forwarded.
@@ -122,14 +109,7 @@ impl Owner {
 
     /// There is a ticket: the connection begins.
     pub(super) fn called(&mut self, ticket: &Ticket, now: Instant) {
-        let config = Config {
-            hostname: Some(self.call.host.clone()),
-            idle_timeout: Some(IDLE_TIMEOUT),
-            ..Config::new(self.container.clone())
-        };
-        let sasl = SaslClient::Ticket { ticket: Bytes::copy_from_slice(ticket) };
-        let inner = Connection::client(config, sasl, Box::new(crate::users::Crypto), now);
-        self.engine = Some(Engine { inner, is_full: false });
+        self.engine = Some(OwnerConnection::begin(&self.call, &self.container, ticket, now));
         for wanted in std::mem::take(&mut self.asked) {
             self.attach_there(wanted);
         }
@@ -719,47 +699,5 @@ fn end(client: &mut Connection, id: LinkId, is_up: bool, closed: bool, error: Op
             let text = "the owner of the queue has refused the link";
             client.refuse_link(link(id), error.unwrap_or_else(|| Error::new(condition::DETACH_FORCED, text)));
         }
-    }
-}
-
-impl Wire for Engine {
-    fn receive(&mut self, now: Instant, bytes: &[u8]) {
-        self.inner.receive_copied(now, bytes);
-    }
-
-    fn wants_input(&self) -> bool {
-        !self.is_full && self.inner.wants_input()
-    }
-
-    fn in_progress(&self) -> u64 {
-        self.inner.in_progress()
-    }
-
-    fn arrived(&self) -> u64 {
-        self.inner.arrived()
-    }
-
-    fn not_read(&mut self, now: Instant) {
-        self.inner.not_read(now);
-    }
-
-    fn output_len(&self) -> usize {
-        self.inner.output_len()
-    }
-
-    fn output_slices<'a>(&'a mut self, slices: &mut Vec<IoSlice<'a>>) {
-        self.inner.output_slices(slices);
-    }
-
-    fn output_written(&mut self, count: usize) {
-        self.inner.output_written(count);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.inner.poll_timeout()
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.inner.handle_timeout(now);
     }
 }
