@@ -14,12 +14,17 @@ impl State {
     /// What a client is told instead of a refusal, where the queue is one that another member owns. Only who has some
     /// right on it hears that: to others it is as if there were none of that name.
     pub(crate) fn or_elsewhere(&self, refusal: Refusal, opened: &str, who: &Identity) -> Refusal {
+        // `QUEUE@QMGR` with this queue manager's own name; the owner has another one.
+        let own = opened.split_once('@').filter(|(_, manager)| *manager == self.definitions.queue_manager.name);
+        let is_plain = !opened.contains('@');
+        let opened = own.map_or(opened, |(queue, _)| queue);
         let is_about_the_name = [reason::NOT_AUTHORIZED, reason::UNKNOWN_OBJECT_NAME].contains(&refusal.reason);
         // Who hears of these has the right to put by that name.
         let is_about_the_way = [reason::UNKNOWN_XMIT_Q, reason::UNKNOWN_REMOTE_Q_MGR].contains(&refusal.reason);
         let queue = match is_about_the_way {
             true => self.way_out(opened),
-            false => Some(opened).filter(|_| is_about_the_name),
+            // Of `QUEUE@QMGR` the right is one on the transmission queue that is named like the queue manager.
+            false => Some(opened.split_once('@').map_or(opened, |(_, manager)| manager)).filter(|_| is_about_the_name),
         };
         let found = queue.and_then(|queue| Some((queue, self.groups_elsewhere.with_queue(queue)?)));
         let Some((queue, (name, group))) = found else { return refusal };
@@ -35,8 +40,9 @@ impl State {
         let way = match (redirect, who.vouched_in.is_some()) {
             (Redirect::Link, _) => Some(Way::Link),
             (Redirect::Connection, _) => Some(Way::Connection),
-            // What another member forwards ends here, and remote queues are each member's own.
-            (Redirect::Forward, false) if !is_about_the_way => {
+            // What another member forwards ends here, and remote queues are each member's own. A link goes on by the
+            // address that its client gave.
+            (Redirect::Forward, false) if !is_about_the_way && is_plain => {
                 let (group, user) = (name.to_owned(), who.user.clone());
                 Some(Way::Forwarded(Forwarded { group, user, ring: who.ring, cipher_spec: cipher_spec.clone() }))
             }
