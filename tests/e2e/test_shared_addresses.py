@@ -1,4 +1,4 @@
-"""Clients of a shared group that put by addresses with a queue manager's name, at a member that does not own the group."""
+"""Clients of a shared group that put by addresses with the name of a queue manager, at a member that does not own it."""
 
 import pytest
 from proton import Message

@@ -3,6 +3,7 @@
 
 use crate::catalog::objects::Redirect;
 use crate::channel::supervisor;
+use crate::group_rings;
 use crate::groups_elsewhere::GroupElsewhere;
 use crate::idempotency;
 use crate::manager::{Manager, State, attributes};
@@ -147,7 +148,8 @@ impl State {
             // To clients its queues are not gone, whichever member owns it next.
             let queues = left.store.queues().map(|(_, name)| name);
             let elsewhere = GroupElsewhere::new(group, String::new(), None, queues, left.store.object_names());
-            self.groups_elsewhere.set(&left.name, elsewhere);
+            let rings = group_rings::read(left.store.notes(group_rings::PREFIX));
+            self.groups_elsewhere.set(&left.name, elsewhere.with_rings(rings));
         }
         self.left_stores.add(number, live, ends_connections);
         Some(left)

@@ -3,6 +3,7 @@
 use crate::authority::Entity;
 use crate::catalog::SharedGroup;
 use crate::catalog::objects::Redirect;
+use crate::group_rings::GroupRings;
 use crate::mqsc::kept;
 use crate::sign_in::tickets::{Holder, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,8 @@ pub struct GroupElsewhere {
     pub redirect: Redirect,
     /// SSLCIPH of the group, for links that are forwarded.
     pub cipher_spec: Option<String>,
+    /// Users' key rings that the owner uses for it, as that one said last.
+    pub rings: Arc<GroupRings>,
     /// Its queues.
     queues: BTreeSet<String>,
     /// Who has an authority record for which of them. What rights these give is known to the owner.
@@ -41,9 +44,16 @@ impl GroupElsewhere {
             address: address.filter(|_| definition.redirect != Redirect::No),
             redirect: definition.redirect,
             cipher_spec: definition.cipher_spec.clone(),
+            rings: Arc::default(),
             queues: queues.map(str::to_owned).collect(),
             records: records.collect(),
         }
+    }
+
+    /// The same, whose owner uses these users' key rings.
+    #[must_use]
+    pub fn with_rings(self, rings: GroupRings) -> Self {
+        Self { rings: rings.into(), ..self }
     }
 
     /// Whether one of these has an authority record for a queue.

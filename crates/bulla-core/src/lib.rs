@@ -24,6 +24,7 @@ pub mod envelope;
 pub mod events;
 pub mod front;
 pub mod further_stores;
+pub mod group_rings;
 pub mod groups_elsewhere;
 pub mod idempotency;
 pub mod key_use;

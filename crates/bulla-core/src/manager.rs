@@ -7,7 +7,7 @@ use crate::adapter::Adapters;
 use crate::arriving::Arriving;
 use crate::audit::Audit;
 use crate::catalog::limits::QueueLimit;
-use crate::catalog::status::{CostSnapshot, TaskSnapshot};
+use crate::catalog::status::{CostSnapshot, MissingRing, TaskSnapshot};
 pub use crate::catalog::system_queues::ERROR_QUEUE;
 use crate::catalog::system_queues::{dead_letter_queue_of, error_queue_of};
 use crate::catalog::{
@@ -57,6 +57,7 @@ pub use held::{
     Unfinished, UnitTotals, Workers,
 };
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -311,6 +312,7 @@ impl Manager {
                 accounts: Accounts::default(),
                 history: Mutex::default(),
                 stranded: Mutex::default(),
+                rings_missing: Mutex::default(),
                 dropped: AtomicU64::new(0),
             },
             told: Told {
@@ -453,6 +455,12 @@ impl Manager {
     pub fn stranded(&self) -> MutexGuard<'_, StrandedNow> {
         // Counts hold no invariant that a panic could break.
         self.counts.stranded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Users' key rings that members of groups need and that can't be used here, by group, when it was looked for last.
+    pub fn rings_missing(&self) -> MutexGuard<'_, BTreeMap<String, Vec<MissingRing>>> {
+        // Counts hold no invariant that a panic could break.
+        self.counts.rings_missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What all roles have cost until now.

@@ -17,6 +17,7 @@ pub mod key_rotation;
 pub mod log_lines;
 pub mod metrics;
 mod missing_keys;
+mod missing_rings;
 pub mod objects_file;
 pub mod policy_check;
 pub mod serve;
@@ -34,10 +35,10 @@ mod whole;
 
 pub use bulla_core::{
     accounting, adapter, arriving, asker, audit, average, channel, channel_ends, clock, connections, denials, devices,
-    dispatcher, dynamic, envelope, events, further_stores, groups_elsewhere, idempotency, key_use, limits, log,
-    mailbox, manager, maps, message_groups, noted, ordered_line, outgoing, random, readiness, refusals, report_options,
-    reports, reseal, resumable, rights, route, sign_in, sole_connection, stores, stranded_now, task, topics,
-    traffic_history, transport, triggering, users, wall_clock, whole_file,
+    dispatcher, dynamic, envelope, events, further_stores, group_rings, groups_elsewhere, idempotency, key_use, limits,
+    log, mailbox, manager, maps, message_groups, noted, ordered_line, outgoing, random, readiness, refusals,
+    report_options, reports, reseal, resumable, rights, route, sign_in, sole_connection, stores, stranded_now, task,
+    topics, traffic_history, transport, triggering, users, wall_clock, whole_file,
 };
 pub use bulla_core::{addresses, authority, calendar, catalog, mqsc, reason, selector};
 pub use bulla_core::{alarm, note, warning};

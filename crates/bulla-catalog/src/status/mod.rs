@@ -21,7 +21,7 @@ pub use key_use::{KeyUseStatus, MissingKey, NeededKey, Stranded};
 pub use protection::Deed;
 pub use protection::{DeviceWait, ProtectionMeters};
 pub use queue::{PolicySnapshot, PolicyStatus, QueueSnapshot, QueueStatus};
-pub use shared_group::{GroupState, GroupStatus};
+pub use shared_group::{GroupState, GroupStatus, MissingRing, listed_rings};
 pub use task::{TaskKind, TaskMeters, TaskSnapshot};
 pub use topic::{SubscriptionStatus, TopicStatus};
 

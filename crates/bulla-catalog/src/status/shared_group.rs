@@ -1,5 +1,7 @@
 //! Groups of shared queues, as this member sees them.
 
+use std::fmt;
+
 /// What this queue manager is in a group.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum GroupState {
@@ -54,6 +56,34 @@ pub struct GroupStatus {
     pub log_bytes: u64,
     /// What a confirmation survives: PROCESS, POWER, MINORITYPOWER or UNKNOWN.
     pub survives: &'static str,
+    /// Users' key rings that the group's owner uses, or the one before it used, and that can't be used here; by user.
+    pub rings_missing: Vec<MissingRing>,
     /// Why it is not further: what failed last, and when that is over nothing.
     pub why: String,
+}
+
+/// A user's key ring that a member of a group needs and can't use.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MissingRing {
+    /// The user.
+    pub user: String,
+    /// Why it can't be used.
+    pub why: String,
+}
+
+/// `billing: no key ring`
+impl fmt::Display for MissingRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.user, self.why)
+    }
+}
+
+/// The first of these rings, and how many there are besides.
+pub fn listed_rings(rings: &[MissingRing], shown: usize, all: usize) -> String {
+    let mut text = rings.iter().take(shown).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let more = all.saturating_sub(shown.min(rings.len()));
+    if more > 0 {
+        text += &format!("; and {more} more");
+    }
+    text
 }

@@ -8,7 +8,7 @@ mod raised;
 
 pub use crate::catalog::system_queues::{CHANNEL_QUEUE, MANAGER_QUEUE, PERFORMANCE_QUEUE, QUEUES};
 
-use crate::catalog::status::{MissingKey, Stranded};
+use crate::catalog::status::{MissingKey, MissingRing, Stranded, listed_rings};
 use crate::catalog::{LocalQueue, QueueManager};
 use crate::reason::{self, Refusal};
 use crate::{calendar, envelope};
@@ -22,6 +22,9 @@ use serde_json::{Map, json};
 const APPLICATION_PROPERTIES: u8 = 0x74;
 /// Longest text in a field, in bytes: some of them come from unauthenticated clients.
 const TEXT_BYTES_MAX: usize = 512;
+
+/// Key rings that one event names.
+const RINGS_NAMED_MAX: usize = 16;
 
 /// Something that happened.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -133,6 +136,24 @@ pub enum Event {
         /// The key, whose it was, and what needs it.
         key: MissingKey,
     },
+    /// Users' key rings that a group of shared queues needs can't be used here, since now.
+    RingsMissing {
+        /// The group.
+        group: String,
+        /// Those of which it was not so before.
+        rings: Vec<MissingRing>,
+        /// All that are missing now.
+        missing: usize,
+    },
+    /// Key rings that were missing can be used here, or are not needed any more.
+    RingsFound {
+        /// The group.
+        group: String,
+        /// Their users.
+        users: Vec<String>,
+        /// All that are still missing.
+        missing: usize,
+    },
 }
 
 impl Event {
@@ -166,6 +187,8 @@ impl Event {
             Event::MessagesStranded { .. } => "MESSAGES.STRANDED",
             Event::TokenRefused { .. } => "DEVICE.TOKEN.REFUSED",
             Event::KeyMissing { .. } => "KEY.MISSING",
+            Event::RingsMissing { .. } => "GROUP.RINGS.MISSING",
+            Event::RingsFound { .. } => "GROUP.RINGS.FOUND",
         }
     }
 
@@ -184,7 +207,9 @@ impl Event {
             | Event::EnrolmentFailed { .. }
             | Event::MessagesStranded { .. }
             | Event::TokenRefused { .. }
-            | Event::KeyMissing { .. } => 0,
+            | Event::KeyMissing { .. }
+            | Event::RingsMissing { .. }
+            | Event::RingsFound { .. } => 0,
         }
     }
 
@@ -197,7 +222,9 @@ impl Event {
             | Event::EnrolmentFailed { .. }
             | Event::MessagesStranded { .. }
             | Event::TokenRefused { .. }
-            | Event::KeyMissing { .. } => MANAGER_QUEUE,
+            | Event::KeyMissing { .. }
+            | Event::RingsMissing { .. }
+            | Event::RingsFound { .. } => MANAGER_QUEUE,
             Event::Depth { .. } => PERFORMANCE_QUEUE,
             Event::ChannelStarted { .. } | Event::ChannelStopped { .. } | Event::TlsRefused { .. } => CHANNEL_QUEUE,
         }
@@ -215,7 +242,9 @@ impl Event {
             | Event::EnrolmentFailed { .. }
             | Event::MessagesStranded { .. }
             | Event::TokenRefused { .. }
-            | Event::KeyMissing { .. } => true,
+            | Event::KeyMissing { .. }
+            | Event::RingsMissing { .. }
+            | Event::RingsFound { .. } => true,
         }
     }
 
@@ -283,6 +312,25 @@ impl Event {
                      it, on {places}"
                 );
             }
+            Event::RingsMissing { group, rings, missing } => {
+                let listed = listed_rings(rings, RINGS_NAMED_MAX, rings.len());
+                crate::alarm!(
+                    group,
+                    missing,
+                    "shared group {group}: while this queue manager owns it, nothing is sealed or opened with {missing} key \
+                     rings that it lacks: {listed}"
+                );
+            }
+            Event::RingsFound { group, users, missing } => {
+                let more = users.len().saturating_sub(RINGS_NAMED_MAX);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let named = users.iter().take(RINGS_NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+                crate::note!(
+                    group,
+                    missing,
+                    "shared group {group}: these key rings were missing, and are here or not needed now: {named}{more}"
+                );
+            }
             _ => {}
         }
     }
@@ -341,6 +389,15 @@ impl Event {
                 "messages": key.messages,
                 "queues": key.queues,
             }),
+            Event::RingsMissing { group, rings, missing } => {
+                let rings = rings.iter().take(RINGS_NAMED_MAX);
+                let rings: Vec<_> = rings.map(|ring| json!({ "user": ring.user, "why": cut(&ring.why) })).collect();
+                json!({ "group": group, "rings": rings, "missing": missing })
+            }
+            Event::RingsFound { group, users, missing } => {
+                let users: Vec<_> = users.iter().take(RINGS_NAMED_MAX).collect();
+                json!({ "group": group, "users": users, "missing": missing })
+            }
         };
         match fields {
             serde_json::Value::Object(fields) => fields,
@@ -467,6 +524,22 @@ mod tests {
         assert!(event.message("QM1", &LocalQueue::default(), 0).body.len() < 2 * TEXT_BYTES_MAX + 500);
         let (content, ..) = read(&event.message("QM1", &LocalQueue::default(), 0));
         assert_eq!((&content["action"], &content["reason"]), (&json!("put"), &json!(2035)));
+    }
+
+    #[test]
+    fn of_many_key_rings_that_are_missing_some_are_named() {
+        let ring = |number: usize| MissingRing { user: format!("user{number}"), why: "x".repeat(10_000) };
+        let rings: Vec<MissingRing> = (0..RINGS_NAMED_MAX + 9).map(ring).collect();
+        let event = Event::RingsMissing { group: "G".into(), rings, missing: 30 };
+        let message = event.message("QM1", &LocalQueue::default(), 0);
+        let (content, ..) = read(&message);
+        let (named, last) = (content["rings"].as_array().unwrap(), &content["rings"][RINGS_NAMED_MAX - 1]);
+        assert_eq!((named.len(), &last["user"], &content["missing"]), (RINGS_NAMED_MAX, &json!("user15"), &json!(30)));
+        assert_eq!(last["why"].as_str().unwrap().len(), TEXT_BYTES_MAX);
+        let users = (0..RINGS_NAMED_MAX + 9).map(|number| number.to_string()).collect();
+        let event = Event::RingsFound { group: "G".into(), users, missing: 0 };
+        let (content, ..) = read(&event.message("QM1", &LocalQueue::default(), 0));
+        assert_eq!((&content["event"], content["users"].as_array().unwrap().len()), (&json!("GROUP.RINGS.FOUND"), 16));
     }
 
     #[test]

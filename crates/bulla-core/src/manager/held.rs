@@ -8,6 +8,7 @@ use crate::asker::Owner;
 use crate::audit::Audit;
 use crate::authority::AddressPattern;
 use crate::catalog::LocalQueue;
+use crate::catalog::status::MissingRing;
 use crate::channel::registry::Channels;
 use crate::channel::triggers::Triggers;
 use crate::devices::Devices;
@@ -33,7 +34,7 @@ use bulla_queue::{MessageId, QueueId};
 use bulla_seal::Opener;
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::Rings;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, Instant};
@@ -102,6 +103,8 @@ pub struct Counts {
     pub(super) history: Mutex<TrafficHistory>,
     /// Messages that no key ring here can open, and keys that are gone, when it was looked for last.
     pub(super) stranded: Mutex<StrandedNow>,
+    /// Key rings that groups need and that can't be used here.
+    pub(super) rings_missing: Mutex<BTreeMap<String, Vec<MissingRing>>>,
     /// Messages refused that their sender had settled, since the operator was last told of them.
     pub dropped: AtomicU64,
 }

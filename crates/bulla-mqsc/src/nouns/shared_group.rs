@@ -13,7 +13,7 @@ use crate::table::{
 use bulla_catalog::objects::{
     Redirect, SHARED_GROUP_NAME_CHARS_MAX, SHARED_GROUPS_MAX, SharedGroup, is_shared_group_name,
 };
-use bulla_catalog::status::{GroupState, GroupStatus};
+use bulla_catalog::status::{GroupState, GroupStatus, listed_rings};
 use bulla_catalog::{Definitions, LocalQueue, Sort, calendar, cipher_spec};
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,8 @@ const LOG_BYTES_MIN: u64 = 64 << 20;
 const LOG_BYTES_MAX: u64 = 16 << 40;
 /// Most copies of a log that the engine keeps.
 const COPIES_MAX: u64 = 5;
+/// Key rings that RINGSWHY has.
+const RINGS_LISTED_MAX: usize = 8;
 
 pub(super) static SHARED_GROUP: ObjectNoun<SharedGroup> = ObjectNoun {
     word: WORD,
@@ -312,6 +314,18 @@ static SURVIVES: Attribute = shown(
     "What a confirmed message survives. MINORITYPOWER: the power cut of any minority of the servers. POWER: of the \
      only one. PROCESS: a crash of programs, and no power cut. UNKNOWN: MONITORS did not say.",
 );
+static RINGS_MISSING: Attribute = shown(
+    Key::Own("RINGSMISSING"),
+    "RINGSMISSING",
+    "How many users' key rings this member lacks, or can't use, of those that the owner uses for the group's queues, or \
+     the owner before used. While this member is the owner, what needs them is refused with 2063. GROUP.RINGS.MISSING \
+     is the event.",
+);
+static RINGS_WHY: Attribute = shown(
+    Key::Own("RINGSWHY"),
+    "RINGSWHY",
+    "Whose key rings these are, and why they can't be used; the first eight of them.",
+);
 static WHY: Attribute =
     shown(Key::Own("WHY"), "WHY", "What failed last and keeps it from going on; blank when nothing does.");
 
@@ -326,6 +340,8 @@ static STATUS: &[&Attribute] = &[
     &CROSSING,
     &LOG_BYTES,
     &SURVIVES,
+    &RINGS_MISSING,
+    &RINGS_WHY,
     &SINCE,
     &WHY,
 ];
@@ -507,6 +523,10 @@ fn cell(status: &GroupStatus, key: Key) -> Option<Cell> {
         Key::Own("CROSSING") => Cell::Number(status.crossing),
         Key::Own("LOGBYTES") => Cell::Number(status.log_bytes),
         Key::Own("SURVIVES") => Cell::word(status.survives),
+        Key::Own("RINGSMISSING") => Cell::Number(status.rings_missing.len() as u64),
+        Key::Own("RINGSWHY") => {
+            Cell::Text(listed_rings(&status.rings_missing, RINGS_LISTED_MAX, status.rings_missing.len()))
+        }
         Key::Own("WHY") => Cell::Text(status.why.clone()),
         _ => return None,
     })

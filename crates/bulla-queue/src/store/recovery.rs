@@ -127,6 +127,11 @@ impl Standby {
         self.replay.notes.get(name)
     }
 
+    /// The notes whose names begin with `prefix`, as [`Store::notes`].
+    pub fn notes<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        self.replay.notes.from(prefix)
+    }
+
     /// The queues, in no order.
     pub fn queue_names(&self) -> impl Iterator<Item = &str> {
         let Replay { queues, deleted, .. } = &self.replay;

@@ -61,6 +61,12 @@ pub(super) fn ring(manager: &Manager, user: &str, error: &RingError) -> Vec<Stri
     }
 }
 
+/// A user's ring as another member of a shared group has it.
+pub(super) fn copied_ring(data: &Path, user: &str) -> String {
+    let from = format!("<member>:<data>/{RINGS}/{user}");
+    format!("scp -rp {} {}", shell(&from), shell(&format!("{}/", data.join(RINGS).display())))
+}
+
 /// What mends a certificate that is no good in the ring of `user`, by the cause that a refusal has. `owner` has its
 /// private key, where a ring here has it.
 pub(super) fn certificate(manager: &Manager, user: &str, owner: Option<&str>, dn: &str, cause: &str) -> Vec<String> {

@@ -21,8 +21,8 @@ pub(crate) use keys::look as keys;
 pub(crate) use mend::shell;
 pub(crate) use way::Way;
 
-use crate::catalog::diagnosis::{Check, Condition, Diagnoses, Diagnosis, RUNS};
-use crate::catalog::status::EnrolmentStatus;
+use crate::catalog::diagnosis::{Check, Condition, Diagnoses, Diagnosis, RING, RUNS};
+use crate::catalog::status::{EnrolmentStatus, MissingRing};
 use crate::manager::{Manager, State};
 use crate::mqsc::DoctorQuestion;
 use crate::policy_check::USERS_MAX;
@@ -80,6 +80,21 @@ impl<'a> Doctor<'a> {
             None => crate::policy_check::ring_users(self.manager).take(USERS_MAX).collect(),
         };
         machine::keys_elsewhere(self, &users, None);
+        self.rings_of_groups();
+    }
+
+    /// Key rings without which this queue manager can't do for users what the owner of a shared group can.
+    fn rings_of_groups(&mut self) {
+        let groups = self.manager.rings_missing().clone();
+        for (group, rings) in groups {
+            let asked = |ring: &&MissingRing| self.question.user.as_ref().is_none_or(|user| *user == ring.user);
+            let rings: Vec<MissingRing> = rings.iter().filter(asked).take(TOLD_MAX).cloned().collect();
+            for MissingRing { user: name, why } in rings {
+                let details = format!("{why}; shared group {group} needs it where this queue manager owns it");
+                let mend = vec![mend::copied_ring(&self.manager.data, &name)];
+                self.ill(&RING, Condition::Warning, user(&name), ("group-ring", details), mend);
+            }
+        }
     }
 
     /// How bad it is when something is wrong for one user: that user's way is broken; where all are asked about, others

@@ -651,7 +651,9 @@ impl Administered for Administrator<'_> {
 
     fn group_status(&self, name: &str) -> Option<GroupStatus> {
         self.state.definitions.shared_groups.get(name)?;
-        Some(self.threads.groups.status(name).unwrap_or_default())
+        let Some(status) = self.threads.groups.status(name) else { return Some(GroupStatus::default()) };
+        let rings_missing = self.manager.rings_missing().get(name).cloned().unwrap_or_default();
+        Some(GroupStatus { rings_missing, ..status })
     }
 
     fn device_status(&self, name: &str) -> Option<DeviceStatus> {

@@ -41,7 +41,7 @@ use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::turn::Listeners;
 use crate::users::Users;
-use crate::{admin, audit_log, expiring_certificates, metrics, mqsc, objects_file, stranded, topics};
+use crate::{admin, audit_log, expiring_certificates, metrics, missing_rings, mqsc, objects_file, stranded, topics};
 use administrator::Administrator;
 use bulla_device::Scheduler;
 use bulla_device::role::{self, Role};
@@ -722,10 +722,12 @@ fn watch_certificates(threads: &Threads) -> io::Result<Watch> {
 /// Goes on with changes of keys, and looks for messages that no key opens.
 fn watch_keys(manager: &Arc<Manager>) -> io::Result<Watch> {
     let (manager, mut keeper, mut stranded) = (manager.clone(), Keeper::default(), stranded::Watch::of(&manager.data));
+    let mut missing_rings = missing_rings::Watch::default();
     Watch::begin("keys", keeper::LOOK_EVERY, move || {
         let (now, wall) = (Instant::now(), SystemTime::now());
         keeper.look(&manager, now, wall);
         stranded.watch(&manager, now, wall);
+        missing_rings.watch(&manager, now, wall);
     })
 }
 

@@ -11,6 +11,7 @@ use crate::catalog::status::{GroupState, GroupStatus};
 use crate::catalog::system_queues::{dead_letter_queue_of, error_queue_of};
 use crate::catalog::{Change, LocalQueue, Sort};
 use crate::further_stores::Joining;
+use crate::group_rings;
 use crate::groups_elsewhere::GroupElsewhere;
 use crate::manager::Manager;
 use crate::stores::NamedStore;
@@ -315,7 +316,8 @@ impl Member {
         });
         let owner = standby.owner().map(|(owner, _)| owner).unwrap_or_default();
         let (queues, objects) = (standby.queue_names(), standby.object_names());
-        let elsewhere = GroupElsewhere::new(&self.definition, owner, address, queues, objects);
+        let rings = group_rings::read(standby.notes(group_rings::PREFIX));
+        let elsewhere = GroupElsewhere::new(&self.definition, owner, address, queues, objects).with_rings(rings);
         self.manager.lock().groups_elsewhere.set(&self.group, elsewhere);
     }
 
