@@ -145,6 +145,28 @@ def test_a_kind_of_key_that_there_is_not_is_refused_before_anything_is_measured(
     assert not out.exists()
 
 
+def test_messages_that_wait_share_a_signature_where_the_axis_says_so(tmp_path, scratch):
+    out = tmp_path / "results.jsonl"
+    told = perf("stream", "--self", *SHORT, "--repeats", 1, "--rate", "max", "--window", 128, "--quality", "none,integrity,confidentiality",
+                "--key", "rsa2048", "--reuse", 0, "--sign-batch", "1,64", "--out", out, env=scratch)  # fmt: skip
+    assert "integrity rsa2048 batch 64 2 KB" in told
+    _, samples = lines(out)
+    # What is not signed is measured once.
+    assert [sample["configuration"]["quality"] for sample in samples] == ["none", "integrity", "integrity", "confidentiality"]
+    assert [sample["configuration"].get("sign_batch", 1) for sample in samples] == [1, 1, 64, 1]
+    alone, shared = samples[1:3]
+
+    def signatures_a_message(sample):
+        operations = [one for device in sample["devices"] for one in device["operations"]]
+        return sum(one["count"] for one in operations if one["operation"] == "rsa-sign") / sample["messages"]
+
+    assert signatures_a_message(alone) == pytest.approx(1, rel=0.25)
+    assert signatures_a_message(shared) < 0.5
+    report = tmp_path / "report.html"
+    perf("report", out, "-o", report)
+    assert "batch\u00a064" in report.read_text() or "batch 64" in report.read_text()
+
+
 def test_modelled_cards_are_said_to_be_modelled(tmp_path, scratch):
     out = tmp_path / "results.jsonl"
     told = perf("devices", "--self", *SHORT, "--repeats", 1, "--devices", "modelled:1c", "--quality", "integrity", "--out", out,
@@ -227,6 +249,8 @@ def test_a_message_that_was_there_before_is_not_taken_for_its_own(qm, asked):
         (["key-size", "--amqp", "127.0.0.1:1"], 2, "it takes --self alone"),
         (["devices", "--self", "--devices", "3x"], 2, "3x: expected cpu, software, or cards"),
         (["stream", "--self", "--size", "0"], 2, "expected bytes"),
+        (["stream", "--self", "--sign-batch", "1025"], 2, "1025 is not in 1..=1024"),
+        (["stream", "--self", "--sign-batch", "1,0"], 2, "0 is not in 1..=1024"),
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_explained(arguments, code, why):

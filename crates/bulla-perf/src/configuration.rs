@@ -21,6 +21,12 @@ pub enum Quality {
 }
 
 impl Quality {
+    /// Whether messages are signed.
+    #[must_use]
+    pub const fn signs(self) -> bool {
+        matches!(self, Quality::Integrity | Quality::Privacy)
+    }
+
     /// All of them, in the order of reports.
     pub const ALL: [Quality; 4] = [Quality::None, Quality::Integrity, Quality::Privacy, Quality::Confidentiality];
 
@@ -115,6 +121,10 @@ pub struct Configuration {
     /// How often a content key is used again.
     #[serde(skip_serializing_if = "is_default")]
     pub reuse: Reuse,
+    /// SIGNBATCH: how many messages one signature may prove, 1 to 1024; 1 is a signature each. It matters where messages
+    /// are signed.
+    #[serde(skip_serializing_if = "is_one")]
+    pub sign_batch: u32,
     /// Recipients of each message.
     #[serde(skip_serializing_if = "is_one")]
     pub recipients: u32,
@@ -188,6 +198,7 @@ impl Default for Configuration {
             quality: Quality::None,
             key: String::new(),
             reuse: Reuse::default(),
+            sign_batch: 1,
             recipients: 1,
             bytes: 2048,
             persistent: false,
@@ -234,7 +245,13 @@ mod tests {
         let text = serde_json::to_string(&configuration).unwrap();
         assert_eq!(serde_json::from_str::<Configuration>(&text).unwrap(), configuration, "{text}");
         assert!(text.contains("\"max_depth\":5000") && !text.contains("getter_rate"), "{text}");
+        assert!(!text.contains("sign_batch"), "{text}");
         assert_eq!(serde_json::from_str::<Configuration>("{}").unwrap(), Configuration::default());
+        let signed = Configuration { quality: Quality::Integrity, sign_batch: 64, ..Configuration::default() };
+        let text = serde_json::to_string(&signed).unwrap();
+        assert!(text.contains("\"sign_batch\":64"), "{text}");
+        assert_eq!(serde_json::from_str::<Configuration>(&text).unwrap(), signed);
+        assert!(serde_json::from_str::<Configuration>("{\"sign_batch\":-1}").is_err());
     }
 
     #[test]

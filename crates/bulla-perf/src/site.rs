@@ -136,6 +136,9 @@ pub fn queue_name(configuration: &Configuration, number: u32) -> String {
     if configuration.recipients != 1 {
         let _ = write!(name, ".R{}", configuration.recipients);
     }
+    if configuration.sign_batch != 1 {
+        let _ = write!(name, ".B{}", configuration.sign_batch);
+    }
     let _ = write!(name, ".{number}");
     name.to_uppercase()
 }
@@ -143,7 +146,11 @@ pub fn queue_name(configuration: &Configuration, number: u32) -> String {
 /// The policy of a queue on which `putter` puts for the `recipients`, as MQSC; none for an unprotected one.
 #[must_use]
 pub fn policy(configuration: &Configuration, queue: &str, putter: &str, recipients: &[String]) -> Option<String> {
-    let sign = format!("SIGNALG(SHA256) SIGNER('{}')", dn(putter));
+    let batch = match configuration.sign_batch {
+        1 => String::new(),
+        most => format!(" SIGNBATCH({most})"),
+    };
+    let sign = format!("SIGNALG(SHA256) SIGNER('{}'){batch}", dn(putter));
     let names: Vec<String> = recipients.iter().map(|user| format!("'{}'", dn(user))).collect();
     let encrypt = format!("ENCALG(AES256) RECIP({})", names.join(", "));
     let reuse = match configuration.reuse.to_string().as_str() {
@@ -183,6 +190,11 @@ mod tests {
             "SET POLICY('Q') ENCALG(AES256) RECIP('CN=b,O=Perf', 'CN=c,O=Perf') KEYREUSE(UNLIMITED)"
         );
         assert!(of(Quality::Privacy, Reuse::default()).unwrap().contains("SIGNALG(SHA256)"));
+        let shared = Configuration { quality: Quality::Privacy, sign_batch: 64, ..Configuration::default() };
+        assert_eq!(
+            policy(&shared, "Q", "a", &["b".to_owned()]).unwrap(),
+            "SET POLICY('Q') SIGNALG(SHA256) SIGNER('CN=a,O=Perf') SIGNBATCH(64) ENCALG(AES256) RECIP('CN=b,O=Perf')"
+        );
     }
 
     #[test]

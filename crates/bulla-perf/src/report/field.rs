@@ -13,6 +13,8 @@ pub enum Field {
     Key,
     /// How often a content key is used again.
     Reuse,
+    /// How many messages one signature may prove.
+    SignBatch,
     /// Recipients.
     Recipients,
     /// The payload.
@@ -51,11 +53,12 @@ pub enum Field {
 
 impl Field {
     /// All of them, in the order of a name.
-    pub const ALL: [Field; 20] = [
+    pub const ALL: [Field; 21] = [
         Field::Topology,
         Field::Quality,
         Field::Key,
         Field::Reuse,
+        Field::SignBatch,
         Field::Recipients,
         Field::Bytes,
         Field::Persistent,
@@ -81,6 +84,7 @@ impl Field {
             Field::Quality => "quality of protection",
             Field::Key => "key",
             Field::Reuse => "KEYREUSE",
+            Field::SignBatch => "SIGNBATCH",
             Field::Recipients => "recipients",
             Field::Bytes => "payload",
             Field::Persistent => "persistence",
@@ -108,6 +112,7 @@ impl Field {
         let or_default = |count: u32| if count == 0 { "default".to_owned() } else { count.to_string() };
         match self {
             Field::Reuse => configuration.reuse.to_string(),
+            Field::SignBatch => configuration.sign_batch.to_string(),
             Field::Recipients => configuration.recipients.to_string(),
             Field::Pairs => configuration.pairs.to_string(),
             Field::InFlight => configuration.in_flight.to_string(),
@@ -136,6 +141,9 @@ impl Field {
             // Only confidentiality knows it.
             Field::Reuse if configuration.quality != Quality::Confidentiality => String::new(),
             Field::Reuse => format!("reuse {}", configuration.reuse),
+            // Only what is signed knows it.
+            Field::SignBatch if !configuration.quality.signs() => String::new(),
+            Field::SignBatch => format!("batch {}", configuration.sign_batch),
             Field::Recipients => counted(configuration.recipients, "recipient", "recipients"),
             Field::Bytes => bytes(configuration.bytes),
             Field::Persistent => if configuration.persistent { "persistent" } else { "not persistent" }.to_owned(),
@@ -183,6 +191,7 @@ impl Field {
                 Reuse::Times(times) => f64::from(times),
                 Reuse::Unlimited => f64::INFINITY,
             },
+            Field::SignBatch => f64::from(configuration.sign_batch),
             Field::Recipients => f64::from(configuration.recipients),
             Field::Bytes => configuration.bytes as f64,
             Field::Persistent => f64::from(u8::from(configuration.persistent)),
@@ -233,6 +242,7 @@ pub fn common(groups: &[&Group]) -> String {
     let Some(group) = groups.first() else { return String::new() };
     let matters = |field: &Field| match field {
         Field::Setting => false,
+        Field::SignBatch => groups.iter().any(|group| group.configuration.sign_batch != 1),
         Field::Recipients => group.configuration.recipients != 1,
         Field::Target => group.configuration.target_rate != 0,
         Field::Dispatchers => group.configuration.dispatchers != 0,
@@ -308,6 +318,22 @@ mod tests {
         assert_eq!(differing(&groups), [Field::Quality, Field::Key]);
         assert_eq!(words(&differing(&groups), &one), "integrity · RSA\u{a0}2048");
         assert_eq!(common(&groups), "local, 2 KB, not persistent, 1 pair, 1 in flight, processor");
+    }
+
+    #[test]
+    fn how_many_share_a_signature_is_told_of_what_is_signed() {
+        let of = |quality, sign_batch| {
+            group(Configuration { quality, sign_batch, key: "p256".into(), ..Configuration::default() })
+        };
+        let (alone, shared) = (of(Quality::Integrity, 1), of(Quality::Integrity, 64));
+        let other = of(Quality::Confidentiality, 1);
+        let groups = [&alone, &shared, &other];
+        assert_eq!(differing(&groups), [Field::Quality, Field::SignBatch]);
+        assert_eq!(words(&differing(&groups), &shared), "integrity · batch\u{a0}64");
+        assert_eq!(words(&differing(&groups), &other), "confidentiality");
+        assert!(Field::SignBatch.rank(&alone) < Field::SignBatch.rank(&shared));
+        assert!(!common(&[&alone]).contains("batch"), "a signature each is what there is without");
+        assert!(common(&[&shared]).contains("batch 64"));
     }
 
     #[test]

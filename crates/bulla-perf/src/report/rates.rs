@@ -16,6 +16,9 @@ use std::ptr;
 /// A curve over key reuse has so many points at least; fewer are rows of other charts.
 const REUSES_MIN: usize = 3;
 
+/// And a curve over how many share a signature so many.
+const BATCHES_MIN: usize = 3;
+
 /// What charts of one kind have in common.
 struct Kind<'a> {
     name: &'a str,
@@ -45,7 +48,7 @@ pub(super) fn rates(workload: &Workload, groups: &[&Group]) -> Vec<Figure> {
             measure,
         };
         let keyed: Vec<&Group> = groups.iter().copied().filter(|group| !group.configuration.key.is_empty()).collect();
-        add(pivot(&keyed, Field::Key, &[Field::Quality, Field::Reuse]), &kind, false);
+        add(pivot(&keyed, Field::Key, &[Field::Quality, Field::Reuse, Field::SignBatch]), &kind, false);
     }
     let mut reuses: Vec<_> =
         groups.iter().map(|group| Field::Reuse.text(group)).filter(|text| !text.is_empty()).collect();
@@ -61,6 +64,21 @@ pub(super) fn rates(workload: &Workload, groups: &[&Group]) -> Vec<Figure> {
         let confidential: Vec<&Group> =
             groups.iter().copied().filter(|group| !Field::Reuse.text(group).is_empty()).collect();
         add(pivot(&confidential, Field::Reuse, &but(&[Field::Reuse, Field::Bytes])), &kind, true);
+    }
+    let mut batches: Vec<_> =
+        groups.iter().map(|group| Field::SignBatch.text(group)).filter(|text| !text.is_empty()).collect();
+    batches.sort();
+    batches.dedup();
+    if batches.len() >= BATCHES_MIN {
+        let kind = Kind {
+            name: "rate-by-batch",
+            title: "Rate by messages of a signature",
+            description: "One signature for many messages saves the others' work with the private key. Higher is better.",
+            measure,
+        };
+        let signed: Vec<&Group> =
+            groups.iter().copied().filter(|group| !Field::SignBatch.text(group).is_empty()).collect();
+        add(pivot(&signed, Field::SignBatch, &but(&[Field::SignBatch, Field::Bytes, Field::InFlight])), &kind, true);
     }
     if fields.contains(&Field::Pairs) {
         let kind = Kind {
@@ -302,6 +320,7 @@ fn lines(workload: &Workload, kind: &Kind<'_>, pivot: &Pivot<'_>, nth: (bool, us
 fn axis_of(pivot: &Pivot<'_>, kind: &Kind<'_>) -> Axis {
     let measure = match kind.name {
         "rate-by-reuse" => Field::Reuse,
+        "rate-by-batch" => Field::SignBatch,
         "rate-by-pairs" => Field::Pairs,
         "rate-by-adapters" => Field::Adapters,
         _ => Field::Dispatchers,

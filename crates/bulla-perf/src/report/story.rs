@@ -191,11 +191,12 @@ pub fn flat(measured: &Measured) -> Table {
 
 /// The parts of a configuration, by the names of the format.
 type Part = (&'static str, fn(&Group) -> Cell);
-const PARTS: [Part; 23] = [
+const PARTS: [Part; 24] = [
     ("setting", |group| Cell::Number(group.setting as f64 + 1.0)),
     ("quality", |group| Cell::text(group.configuration.quality.as_str())),
     ("key", |group| Cell::text(group.configuration.key.as_str())),
     ("reuse", |group| Cell::text(group.configuration.reuse.to_string())),
+    ("sign-batch", |group| Cell::Number(f64::from(group.configuration.sign_batch))),
     ("recipients", |group| Cell::Number(f64::from(group.configuration.recipients))),
     ("bytes", |group| Cell::Number(group.configuration.bytes as f64)),
     ("persistent", |group| Cell::text(if group.configuration.persistent { "yes" } else { "no" })),

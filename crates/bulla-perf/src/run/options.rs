@@ -9,6 +9,8 @@ use crate::run::meters::Watched;
 use bulla_amqp::SaslClient;
 use bulla_client::Endpoint;
 use bulla_seal::certificate::{KeyError, KeySpec};
+use bulla_seal::policy::SIGN_BATCH_MAX;
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -292,6 +294,9 @@ pub struct Protection {
     /// How often a content key is used again, where the quality honours it, comma separated: numbers, or unlimited
     #[arg(long, value_delimiter = ',', help_heading = "Configurations")]
     pub reuse: Vec<Reuse>,
+    /// How many messages one signature may prove (SIGNBATCH), where messages are signed, comma separated: 1 to 1024
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1], value_parser = sign_batch(), help_heading = "Configurations")]
+    pub sign_batch: Vec<u32>,
     /// Payloads, comma separated: bytes, or with k or m, as 2k, 64k, 4m
     #[arg(long, value_delimiter = ',', value_parser = bytes, help_heading = "Configurations")]
     pub size: Vec<u64>,
@@ -333,8 +338,8 @@ pub struct Defaults<'a> {
 }
 
 impl Protection {
-    /// Every combination that means something: an unprotected message has neither key nor recipient, and only
-    /// confidentiality uses content keys again.
+    /// Every combination that means something: an unprotected message has neither key nor recipient, only
+    /// confidentiality uses content keys again, and only integrity and privacy sign.
     ///
     /// # Errors
     /// [`Error::Usage`]: devices that are none.
@@ -349,6 +354,10 @@ impl Protection {
         for text in &devices {
             text.parse::<crate::site::Devices>().map_err(Error::Usage)?;
         }
+        let reuses = or(&self.reuse, defaults.reuse);
+        let batches = or(&self.sign_batch, &[1]);
+        let shared: Vec<(Reuse, u32)> =
+            reuses.iter().flat_map(|reuse| batches.iter().map(move |batch| (*reuse, *batch))).collect();
         let mut found: Vec<Configuration> = Vec::new();
         for device in &devices {
             for size in or(&self.size, defaults.size) {
@@ -356,7 +365,7 @@ impl Protection {
                     for quality in or(&self.quality, defaults.quality) {
                         for key in &keys {
                             for recipients in or(&self.recipients, &[1]) {
-                                for reuse in or(&self.reuse, defaults.reuse) {
+                                for (reuse, sign_batch) in shared.iter().copied() {
                                     let plain = quality == Quality::None;
                                     let encrypts = matches!(quality, Quality::Privacy | Quality::Confidentiality);
                                     let reuses = quality == Quality::Confidentiality;
@@ -364,6 +373,7 @@ impl Protection {
                                         quality,
                                         key: if plain { String::new() } else { key.clone() },
                                         reuse: if reuses { reuse } else { Reuse::default() },
+                                        sign_batch: if quality.signs() { sign_batch } else { 1 },
                                         recipients: if encrypts { recipients } else { 1 },
                                         bytes: size,
                                         persistent: self.persistent,
@@ -396,6 +406,9 @@ pub fn describe(configuration: &Configuration) -> String {
     }
     if configuration.quality == Quality::Confidentiality {
         words.push(format!("reuse {}", configuration.reuse));
+    }
+    if configuration.sign_batch != 1 {
+        words.push(format!("batch {}", configuration.sign_batch));
     }
     if configuration.recipients != 1 {
         words.push(format!("{} recipients", configuration.recipients));
@@ -497,6 +510,12 @@ pub fn key(text: &str) -> std::result::Result<String, String> {
     Ok(spec.to_string())
 }
 
+/// How many messages one signature may prove.
+#[must_use]
+pub fn sign_batch() -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(1..=u64::from(SIGN_BATCH_MAX))
+}
+
 /// A rate that can be reached.
 ///
 /// # Errors
@@ -571,6 +590,7 @@ mod tests {
             quality: vec![],
             key: vec![],
             reuse: vec![Reuse::Times(0), Reuse::Times(32)],
+            sign_batch: vec![],
             size: vec![],
             recipients: vec![1, 2],
             pairs: vec![],
@@ -593,6 +613,15 @@ mod tests {
         assert_eq!(told[0], "none 2 KB");
         assert_eq!(told[1], "integrity rsa1024 2 KB");
         assert!(told.contains(&"confidentiality rsa2048 reuse 32 2 recipients 2 KB".to_owned()), "{told:?}");
+        // Only what is signed shares signatures: four more, and two keys × two recipients more.
+        let batched = Protection { sign_batch: vec![1, 64], ..protection.clone() };
+        let told: Vec<String> = batched.product(&defaults).unwrap().iter().map(describe).collect();
+        assert_eq!(told.len(), 1 + 2 * 2 + 2 * 4 + 8, "{told:?}");
+        for one in
+            ["integrity rsa1024 2 KB", "integrity rsa1024 batch 64 2 KB", "privacy rsa2048 batch 64 2 recipients 2 KB"]
+        {
+            assert!(told.contains(&one.to_owned()), "{told:?}");
+        }
         let wrong = Protection { devices: vec!["card".into()], ..protection };
         assert!(matches!(wrong.product(&defaults), Err(Error::Usage(_))));
     }

@@ -52,11 +52,32 @@ impl<'h> Crossings<'h> {
 
 /// What makes other queues and channels: not how fast and how much flows through them.
 fn shape(configuration: &Configuration) -> Configuration {
-    let Configuration { quality, key, reuse, recipients, devices, topology, cipher, client_certificates, .. } =
-        configuration.clone();
+    let Configuration {
+        quality,
+        key,
+        reuse,
+        sign_batch,
+        recipients,
+        devices,
+        topology,
+        cipher,
+        client_certificates,
+        ..
+    } = configuration.clone();
     let getting = Getting { max_depth: configuration.getting.max_depth, ..Getting::default() };
     let default = Configuration { getting, ..Configuration::default() };
-    Configuration { quality, key, reuse, recipients, devices, topology, cipher, client_certificates, ..default }
+    Configuration {
+        quality,
+        key,
+        reuse,
+        sign_batch,
+        recipients,
+        devices,
+        topology,
+        cipher,
+        client_certificates,
+        ..default
+    }
 }
 
 /// Whose ring the channel seals with, and who gets; both at QM2.
@@ -209,6 +230,7 @@ mod tests {
         let other = Configuration { target_rate: 10_000, bytes: 9, pairs: 5, in_flight: 512, ..one.clone() };
         assert_eq!(shape(&one), shape(&other));
         assert_ne!(shape(&one), shape(&Configuration { quality: Quality::Integrity, ..one.clone() }));
+        assert_ne!(shape(&one), shape(&Configuration { sign_batch: 64, ..one.clone() }), "another policy");
     }
 
     #[test]

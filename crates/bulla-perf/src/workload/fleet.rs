@@ -27,7 +27,7 @@ pub(crate) struct Fleet {
 pub(crate) struct Kind {
     /// The topology.
     pub(crate) island: Island,
-    /// Of it: quality, key, reuse, cipher, keys' renewal. The rest is passed over.
+    /// Of it: quality, key, reuse, batches, cipher, keys' renewal. The rest is passed over.
     pub(crate) configuration: Configuration,
     /// CERTLABL of the called queue manager where channels speak TLS; the caller shows it, too, where configured.
     pub(crate) label: String,
@@ -40,9 +40,18 @@ pub(crate) struct Kind {
 impl Kind {
     /// That of a configuration, without what does not matter to channels and queues.
     pub(crate) fn of(island: Island, configuration: &Configuration, label: &str) -> Kind {
-        let Configuration { quality, key, reuse, cipher, client_certificates, reset_bytes, .. } = configuration.clone();
-        let configuration =
-            Configuration { quality, key, reuse, cipher, client_certificates, reset_bytes, ..Configuration::default() };
+        let Configuration { quality, key, reuse, sign_batch, cipher, client_certificates, reset_bytes, .. } =
+            configuration.clone();
+        let configuration = Configuration {
+            quality,
+            key,
+            reuse,
+            sign_batch,
+            cipher,
+            client_certificates,
+            reset_bytes,
+            ..Configuration::default()
+        };
         Kind { island, configuration, label: label.to_owned(), sender: String::new(), receiver: String::new() }
     }
 }
@@ -132,6 +141,7 @@ pub(crate) fn fits(island: Island, configuration: &Configuration) -> Option<Conf
             quality: Quality::None,
             key: String::new(),
             reuse: crate::configuration::Reuse::default(),
+            sign_batch: 1,
             topology,
             ..configuration.clone()
         }),

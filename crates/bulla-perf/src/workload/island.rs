@@ -199,7 +199,11 @@ pub(crate) fn policy(
 ) -> Option<String> {
     let named =
         |keyword: &str, names: &[String]| names.iter().map(|name| format!(" {keyword}('{name}')")).collect::<String>();
-    let sign = format!(" SIGNALG(SHA256){}", named("SIGNER", signers));
+    let batch = match configuration.sign_batch {
+        1 => String::new(),
+        most => format!(" SIGNBATCH({most})"),
+    };
+    let sign = format!(" SIGNALG(SHA256){}{batch}", named("SIGNER", signers));
     let encrypt = format!(" ENCALG(AES256){}", named("RECIP", recipients));
     let reuse = match configuration.reuse {
         Reuse::Times(0) => String::new(),

@@ -204,14 +204,16 @@ impl Workload for Streams<'_> {
 }
 
 /// Messages under way where the command line says nothing: enough to keep every device's lanes full, and so few that a
-/// slow key's are soon through; as [`fitting`] has it.
+/// slow key's are soon through; as [`fitting`] has it. Where messages share a signature, as many as two batches: one
+/// gathers while the other one is signed.
 pub(crate) fn in_flight(configuration: &Configuration) -> u32 {
     let usual = match (configuration.quality, configuration.key.as_str()) {
         (Quality::None | Quality::Confidentiality, _) => STREAM_WINDOW,
         (_, "rsa1024" | "rsa2048" | "p256") => 128,
         _ => 64,
     };
-    fitting(configuration, usual)
+    let batches = if configuration.sign_batch > 1 { 2 * configuration.sign_batch } else { 0 };
+    fitting(configuration, usual.max(batches))
 }
 
 /// The configurations with that many messages under way.
@@ -296,6 +298,15 @@ mod tests {
         assert_eq!(of(2048, 10_000, 512), 1000);
         assert_eq!(of(4 << 20, 10_000, 512), 16);
         assert_eq!(of(96 << 20, 0, 1), 1);
+    }
+
+    #[test]
+    fn two_batches_are_in_flight_where_messages_share_a_signature() {
+        let of = |sign_batch| {
+            let key = "rsa4096".to_owned();
+            in_flight(&Configuration { quality: Quality::Integrity, key, sign_batch, ..Configuration::default() })
+        };
+        assert_eq!([1, 16, 64, 1024].map(of), [64, 64, 128, 2048]);
     }
 
     #[test]
