@@ -15,7 +15,7 @@ use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::report;
-use crate::run::options::{STREAM_WINDOW, bytes, key, rate};
+use crate::run::options::{STREAM_WINDOW, bytes, key, rate, sign_batch};
 use crate::spelling;
 use crate::workload::trade::{Version, times};
 use clap::{Args, Subcommand};
@@ -72,6 +72,9 @@ pub struct PredictArgs {
     /// How often a content key is used again: a number, or unlimited
     #[arg(long, default_value = "0", help_heading = "Configuration")]
     reuse: Reuse,
+    /// How many messages one signature may prove (SIGNBATCH), 1 to 1024
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = sign_batch(), help_heading = "Configuration")]
+    sign_batch: u32,
     /// Recipients of each message
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "Configuration")]
     recipients: u32,
@@ -183,6 +186,7 @@ impl PredictArgs {
             quality: self.quality,
             key: if self.quality == Quality::None { String::new() } else { self.key.clone() },
             reuse: self.reuse,
+            sign_batch: self.sign_batch,
             recipients: self.recipients,
             bytes: self.size,
             persistent: self.persistent,

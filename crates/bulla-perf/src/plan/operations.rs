@@ -4,6 +4,7 @@
 use super::profile::{Cost, Operation, Operations, Profile};
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result};
+use bulla_seal::policy::SIGN_BATCH_MAX;
 use std::collections::BTreeMap;
 
 /// Messages up to this many bytes are sealed and opened on the dispatcher while their content key is live.
@@ -73,6 +74,12 @@ pub struct Class {
     pub live_on_dispatcher: bool,
     /// Messages that a content key serves; 1 where it is never used again.
     pub key_uses: u64,
+    /// Messages that one signature may prove; 1 where each has its own.
+    pub sign_batch: u32,
+    /// Sealing beside the rest, of a message that shares its signature.
+    pub leaf: f64,
+    /// Opening one, beside the rest.
+    pub branch: f64,
     /// An adapter's turn, task, job to another thread, and job of its own.
     pub adapter_turn: f64,
     /// A task.
@@ -104,6 +111,15 @@ impl Class {
         if quality != Quality::Confidentiality && configuration.reuse != Reuse::Times(0) {
             return Err(Error::Usage(format!(
                 "content keys are used again by confidentiality alone, not by {quality}"
+            )));
+        }
+        let sign_batch = configuration.sign_batch;
+        if !(1..=SIGN_BATCH_MAX).contains(&sign_batch) {
+            return Err(Error::Usage(format!("one signature proves 1 to {SIGN_BATCH_MAX} messages, not {sign_batch}")));
+        }
+        if sign_batch > 1 && !quality.signs() {
+            return Err(Error::Usage(format!(
+                "messages share signatures by integrity and privacy alone, not by {quality}"
             )));
         }
         let bytes = configuration.bytes as f64;
@@ -141,6 +157,9 @@ impl Class {
                 Reuse::Times(times) => u64::from(times) + 1,
                 Reuse::Unlimited => CONTENT_KEY_USES_MAX,
             },
+            sign_batch,
+            leaf: protection.batch.seal(bytes),
+            branch: protection.batch.open(bytes),
             adapter_turn: protection.turn_us,
             task: protection.task_us,
             job: protection.job_us,
@@ -164,12 +183,14 @@ impl Class {
         1.0 / self.key_uses as f64
     }
 
-    /// Operations of a message from put to get, on average.
+    /// Operations of a message from put to get, on average, where so many messages share a signature and a reader
+    /// verifies it once.
     #[must_use]
-    pub fn operations(&self) -> BTreeMap<Operation, f64> {
+    pub fn operations(&self, together: f64) -> BTreeMap<Operation, f64> {
         let mut counts = BTreeMap::new();
         for operation in self.seal_steps.iter().chain(&self.open_steps) {
-            *counts.entry(*operation).or_insert(0.0) += self.new_key_share();
+            let shared = if matches!(operation, Operation::Sign | Operation::Verify) { together.max(1.0) } else { 1.0 };
+            *counts.entry(*operation).or_insert(0.0) += self.new_key_share() / shared;
         }
         counts
     }
@@ -230,7 +251,7 @@ mod tests {
         let of = |quality, recipients, reuse| {
             let key = "rsa2048".into();
             let class = class(Configuration { quality, key, recipients, reuse, ..Configuration::default() });
-            Operation::ALL.map(|operation| class.operations().get(&operation).copied().unwrap_or(0.0))
+            Operation::ALL.map(|operation| class.operations(1.0).get(&operation).copied().unwrap_or(0.0))
         };
         // Signatures, verifications, wraps, unwraps.
         assert_eq!(of(Quality::None, 1, Reuse::Times(0)), [0.0, 0.0, 0.0, 0.0]);
@@ -239,6 +260,16 @@ mod tests {
         assert_eq!(of(Quality::Confidentiality, 1, Reuse::Times(0)), [0.0, 0.0, 1.0, 1.0]);
         assert_eq!(of(Quality::Confidentiality, 2, Reuse::Times(3)), [0.0, 0.0, 0.5, 0.25]);
         assert!(of(Quality::Confidentiality, 1, Reuse::Unlimited)[2] < 1e-5);
+        let batched = Configuration {
+            quality: Quality::Privacy,
+            key: "rsa2048".into(),
+            recipients: 3,
+            sign_batch: 8,
+            ..Configuration::default()
+        };
+        let operations = class(batched).operations(8.0);
+        let counts = Operation::ALL.map(|operation| operations.get(&operation).copied());
+        assert_eq!(counts, [Some(0.125), Some(0.125), Some(3.0), Some(1.0)]);
     }
 
     #[test]
@@ -250,6 +281,12 @@ mod tests {
                 Configuration { reuse: Reuse::Times(3), ..Configuration::default() },
                 "content keys are used again by confidentiality alone",
             ),
+            (
+                Configuration { sign_batch: 64, ..Configuration::default() },
+                "messages share signatures by integrity and privacy alone",
+            ),
+            (Configuration { sign_batch: 0, ..Configuration::default() }, "1 to 1024 messages, not 0"),
+            (Configuration { sign_batch: 1025, ..Configuration::default() }, "1 to 1024 messages, not 1025"),
             (Configuration { cipher: "ROT13".into(), ..Configuration::default() }, "what TLS with ROT13 costs"),
         ] {
             let said = Class::new(&profile, &configuration).unwrap_err().to_string();

@@ -79,6 +79,9 @@ fn summary(prediction: &Prediction) -> Table {
         ("bound by the parts alone, a second", number(prediction.bound)),
         ("computed by", prediction.solver.as_str().to_owned()),
     ];
+    if let Some(sharing) = &prediction.sharing {
+        rows.push(("messages of a signature", number(sharing.together)));
+    }
     if let Some(held) = prediction.held {
         rows.push(("target rate", if held { "held" } else { "not held" }.to_owned()));
     }

@@ -3,9 +3,9 @@
 use super::https;
 use super::mva::{self, Station};
 use super::operations::Class;
-use super::profile::{Device, DeviceKind, Place, Profile, SerialChannel};
+use super::profile::{Device, DeviceKind, Operation, Place, Profile, SerialChannel};
 use super::queueing;
-use super::simulation::{self, Pace, Settings, Shape, System};
+use super::simulation::{self, Pace, Settings, Shape, System, TASKS_OF_ASKER_MAX};
 use crate::configuration::{Configuration, Quality};
 use crate::error::{Error, Result};
 use crate::result::Latency;
@@ -141,6 +141,9 @@ pub struct Prediction {
     /// Operations with keys of a transaction.
     #[serde(with = "spelling::by_name")]
     pub operations: BTreeMap<String, f64>,
+    /// How messages share signatures, where the policy lets them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
     /// Jobs that devices did.
     pub devices: Vec<DeviceUse>,
     /// Transactions a second that no number in flight exceeds, from the parts alone.
@@ -150,6 +153,15 @@ pub struct Prediction {
     /// What a reader should know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
+}
+
+/// How messages share signatures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sharing {
+    /// Messages of a signature, on average: as many as wait while the one before is made, SIGNBATCH at most.
+    pub together: f64,
+    /// Verifications of a message: one of a batch, and of those that are opened at the same time each its own.
+    pub verifications: f64,
 }
 
 /// What a device would do.
@@ -234,6 +246,8 @@ pub fn predict_workload(
         utilisation: device.utilisation,
     }));
     let held = held(outcome.rate, configuration);
+    let sharing = (system.class.sign_batch > 1)
+        .then_some(Sharing { together: outcome.together, verifications: outcome.verifications });
     let mut remarks = remarks(profile, configuration);
     if !outcome.complete {
         remarks.push("the simulation was ended before its time".to_owned());
@@ -253,7 +267,8 @@ pub fn predict_workload(
         bottleneck: bottleneck(&stations, held != Some(true)),
         stations,
         cpu_us: outcome.cpu_us.iter().map(|(role, us)| ((*role).to_owned(), *us)).collect(),
-        operations: operations(&system.class, workload),
+        operations: operations(&system.class, workload, sharing),
+        sharing,
         devices: outcome
             .devices
             .iter()
@@ -304,9 +319,13 @@ fn held(rate: f64, configuration: &Configuration) -> Option<bool> {
     (configuration.target_rate > 0).then_some(rate >= HELD_PART * configuration.target_rate as f64)
 }
 
-fn operations(class: &Class, workload: Workload) -> BTreeMap<String, f64> {
+fn operations(class: &Class, workload: Workload, sharing: Option<Sharing>) -> BTreeMap<String, f64> {
     let messages = if workload == Workload::RequestReply { 2.0 } else { 1.0 };
-    class.operations().iter().map(|(operation, count)| (operation.as_str().to_owned(), count * messages)).collect()
+    let mut operations = class.operations(sharing.map_or(1.0, |sharing| sharing.together));
+    if let (Some(sharing), Some(verifies)) = (sharing, operations.get_mut(&Operation::Verify)) {
+        *verifies = sharing.verifications;
+    }
+    operations.iter().map(|(operation, count)| (operation.as_str().to_owned(), count * messages)).collect()
 }
 
 fn remarks(profile: &Profile, configuration: &Configuration) -> Vec<String> {
@@ -487,7 +506,10 @@ pub fn demand(system: &System) -> Demand {
     let mut stations = Vec::new();
     let mut threads = Vec::new();
     let mut on_device: BTreeMap<Place2, f64> = BTreeMap::new();
-    for (operation, count) in class.operations() {
+    // At most what is in flight of a pair waits, and no more than a connection may have under way.
+    let batch = class.sign_batch.min(system.window).clamp(1, TASKS_OF_ASKER_MAX);
+    let shares = f64::from(u8::from(batch > 1));
+    for (operation, count) in class.operations(f64::from(batch)) {
         let best = system.devices.iter().filter_map(|(_, device)| {
             let lanes = device.lanes.max(1);
             let filled = if in_flight >= f64::from(lanes) { lanes } else { 1 };
@@ -526,6 +548,7 @@ pub fn demand(system: &System) -> Demand {
     let adapters = role(
         with_adapters * 2.0 * (class.task + class.adapter_turn / together)
             + protected * new * (class.seal + class.open)
+            + shares * (class.leaf + class.branch)
             + if class.live_on_dispatcher {
                 0.0
             } else {
@@ -580,6 +603,12 @@ fn serial_channel(
     workload: Workload,
 ) -> Result<Prediction> {
     let class = Class::new(profile, configuration)?;
+    if class.sign_batch > 1 {
+        return Err(Error::Usage(format!(
+            "profile {} is of a channel that protects one message at a time: each has a signature of its own",
+            profile.name
+        )));
+    }
     let service = adapter_us(profile, channel, configuration, &class)? + channel.rest_us;
     let channels = f64::from(configuration.pairs.max(1));
     let messages = if workload == Workload::RequestReply { 2.0 } else { 1.0 };
@@ -624,7 +653,8 @@ fn serial_channel(
         bottleneck: bottleneck(&stations, held != Some(true)),
         stations,
         cpu_us: BTreeMap::new(),
-        operations: operations(&class, workload),
+        operations: operations(&class, workload, None),
+        sharing: None,
         devices: Vec::new(),
         bound: bound * channels,
         mean_value_rate: closed_rate * channels,

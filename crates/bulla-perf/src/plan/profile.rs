@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 
 /// The format that is written; those before it are read, too. Format 2 has [`Profile::https`].
 pub const FORMAT: u32 = 2;
+/// What sealing, and opening, of a message that shares its signature takes beside the rest where a profile does not say,
+/// microseconds.
+const BATCH_US: f64 = 5.0;
 /// Largest file that is read, in bytes.
 pub const PROFILE_BYTES_MAX: u64 = 1 << 20;
 /// Most cores, threads, engines or lanes that a profile may have of a kind.
@@ -286,6 +289,15 @@ pub struct Protection {
     pub confidentiality: SealOpen,
     /// Encrypted under a content key that is live: done where the message is, on the dispatcher.
     pub live: SealOpen,
+    /// Beside that, a message that shares its signature: its part of the tree, and the way to the root. A profile that
+    /// does not say takes what is [assumed](assumed_batch).
+    #[serde(default = "assumed_batch")]
+    pub batch: SealOpen,
+}
+
+/// What is assumed of a message that shares its signature, where a profile of before SIGNBATCH says nothing of it.
+fn assumed_batch() -> SealOpen {
+    SealOpen { seal_us: BATCH_US, open_us: BATCH_US, ..SealOpen::default() }
 }
 
 /// Sealing and opening a message.
@@ -336,12 +348,12 @@ impl Costs {
         let (qm, chinit) = (&mut self.queue_manager, &mut self.channel_initiator);
         let steps = [put, get, &mut qm.put, &mut qm.get, &mut chinit.send, &mut chinit.receive, &mut self.journal];
         steps.into_iter().chain(self.tls.values_mut()).for_each(|cost| cost.stretch(factor));
-        let Protection { turn_us, task_us, job_us, inline_us, integrity, privacy, confidentiality, live } =
+        let Protection { turn_us, task_us, job_us, inline_us, integrity, privacy, confidentiality, live, batch } =
             &mut self.protection;
         let times =
             [&mut self.hand_over_us, &mut self.live_us, &mut self.persist_us, turn_us, task_us, job_us, inline_us];
         times.into_iter().for_each(|us| *us *= factor);
-        [integrity, privacy, confidentiality, live].into_iter().for_each(|part| part.stretch(factor));
+        [integrity, privacy, confidentiality, live, batch].into_iter().for_each(|part| part.stretch(factor));
     }
 }
 

@@ -16,7 +16,9 @@ use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
 use bulla_seal::policy::{ContentCipher, KeyReuse};
 use bulla_seal::ring::{self, Ring};
-use bulla_seal::{Bound, Content, Continuation, Dn, Expect, Opener, Packing, Policy, Sealer, Step};
+use bulla_seal::{
+    Batch, Bound, Content, Continuation, Dn, Expect, Leaf, Opener, Packing, Policy, Sealer, Step, WithProof,
+};
 use bytes::Bytes;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
@@ -82,7 +84,7 @@ pub(crate) fn measure(
     let each = each / ROUNDS;
     let mut scale = Scale { reference: Reference::new()?, readings: Vec::new() };
     let mut found: BTreeMap<(&str, Operation, On), Vec<f64>> = BTreeMap::new();
-    let mut sealing: Vec<[[f64; 4]; 4]> = Vec::new();
+    let mut sealing: Vec<[[f64; 4]; SEALING.len()]> = Vec::new();
     for round in 1..=ROUNDS {
         progress(&format!("operations and sealing, round {round} of {ROUNDS}"))?;
         for (name, jobs) in &people {
@@ -97,8 +99,8 @@ pub(crate) fn measure(
                 }
             }
         }
-        let mut parts = [[0.0; 4]; 4];
-        for (part, how) in parts.iter_mut().zip([How::Integrity, How::Privacy, How::Confidentiality, How::Live]) {
+        let mut parts = [[0.0; 4]; SEALING.len()];
+        for (part, how) in parts.iter_mut().zip(SEALING) {
             *part = scale.each(By::Rsa, || person.seal_open(how, &mut cpu, each))?;
         }
         sealing.push(parts);
@@ -122,13 +124,20 @@ pub(crate) fn measure(
     }
     let part = |which: usize| {
         let [seal_us, seal_byte_ns, open_us, open_byte_ns] = std::array::from_fn(|field| {
-            reference * median(sealing.iter().map(|parts: &[[f64; 4]; 4]| parts[which][field]).collect())
+            reference * median(sealing.iter().map(|parts: &[[f64; 4]; SEALING.len()]| parts[which][field]).collect())
         });
         SealOpen { seal_us, seal_byte_ns, open_us, open_byte_ns }
     };
     let protection = &mut times.protection;
     (protection.integrity, protection.privacy) = (part(0), part(1));
     (protection.confidentiality, protection.live) = (part(2), part(3));
+    // The tree has nothing to do with how long a message is.
+    let (batch, bytes) = (part(4), PAYLOADS[0] as f64);
+    protection.batch = SealOpen {
+        seal_us: (batch.seal(bytes) - protection.integrity.seal(bytes)).max(0.0),
+        open_us: (batch.open(bytes) - protection.integrity.open(bytes)).max(0.0),
+        ..SealOpen::default()
+    };
     Ok(times)
 }
 
@@ -362,7 +371,12 @@ enum How {
     Confidentiality,
     /// Confidentiality under a content key that is live.
     Live,
+    /// Integrity, one signature for the lot.
+    Batch,
 }
+
+/// What is measured, in the order of a round.
+const SEALING: [How; 5] = [How::Integrity, How::Privacy, How::Confidentiality, How::Live, How::Batch];
 
 /// Time for sealing, for opening, and the jobs that were handed out.
 struct Lot {
@@ -391,15 +405,18 @@ impl Person {
     }
 
     fn policy(&self, how: How) -> Policy {
-        let signed = matches!(how, How::Integrity | How::Privacy);
+        let signed = matches!(how, How::Integrity | How::Privacy | How::Batch);
         let mut policy = Policy::new("CALIBRATION");
         policy.sign = signed.then_some(bulla_device::Digest::Sha256);
-        policy.encrypt = (!matches!(how, How::Integrity)).then_some(ContentCipher::Aes256Gcm);
+        policy.encrypt = (!matches!(how, How::Integrity | How::Batch)).then_some(ContentCipher::Aes256Gcm);
         if signed {
             policy.signers = vec![self.dn.clone()];
         }
         if policy.encrypt.is_some() {
             policy.recipients = vec![self.dn.clone()];
+        }
+        if matches!(how, How::Batch) {
+            policy.sign_batch = LOT as u32;
         }
         if matches!(how, How::Live) {
             policy.key_reuse = KeyReuse::Unlimited;
@@ -503,42 +520,83 @@ impl Bench {
 
 /// A lot of messages, all to their ends. Returns the results, and the processor time of a message beside the jobs;
 /// copies of those are added to `handed_out`.
-fn work_off<T: 'static, E: Display + 'static>(
+fn work_off<T, E: Display>(
     mut start: impl FnMut() -> std::result::Result<Step<T, E>, E>,
     cpu: &mut CpuDevice,
     handed_out: &mut Vec<Job>,
 ) -> Result<(Vec<T>, f64)> {
-    let mut results = Vec::with_capacity(LOT);
-    let mut waiting: Vec<Option<Continuation<T, E>>> = Vec::with_capacity(LOT);
-    let mut jobs: Vec<Job> = Vec::with_capacity(LOT);
-    let mut take =
-        |step: Step<T, E>, waiting: &mut Vec<Option<Continuation<T, E>>>, jobs: &mut Vec<Job>| match step.alone() {
-            Step::Leaf(..) => {} // there is none any more
-            Step::Done(result) => results.push(result),
-            Step::Device(mut job, go_on) => {
-                job.id = waiting.len() as u64;
-                jobs.push(job);
-                waiting.push(Some(go_on));
-            }
-        };
+    let mut work = UnderWay::default();
     let begun = thread_cpu_ns();
     for _ in 0..LOT {
-        take(start().map_err(device)?, &mut waiting, &mut jobs);
+        work.take(start().map_err(device)?);
     }
     let mut time_ns = thread_cpu_ns().saturating_sub(begun);
-    while !jobs.is_empty() {
-        handed_out.extend_from_slice(&jobs);
-        let done = carry_out(cpu, &mut jobs)?;
-        let mut continuations = std::mem::take(&mut waiting);
+    if !work.leaves.is_empty() {
+        let begun = thread_cpu_ns();
+        let made = Batch::of(std::mem::take(&mut work.leaves), &mut SystemRandom).map_err(device)?;
+        let (batch, job) = made.ok_or_else(|| Error::Device("a lot that is no batch".to_owned()))?;
+        time_ns += thread_cpu_ns().saturating_sub(begun);
+        handed_out.push(job.clone());
+        let signed = carry_out(cpu, &mut vec![job])?.pop();
+        let signed = signed.ok_or_else(|| Error::Device("a signature without an answer".to_owned()))?;
+        let signature = signed.result.map_err(device)?;
+        let begun = thread_cpu_ns();
+        for (go_on, proof) in std::mem::take(&mut work.unsigned).into_iter().zip(batch.proofs(&signature)) {
+            work.take(go_on(Ok(proof)).map_err(device)?);
+        }
+        time_ns += thread_cpu_ns().saturating_sub(begun);
+    }
+    while !work.jobs.is_empty() {
+        handed_out.extend_from_slice(&work.jobs);
+        let done = carry_out(cpu, &mut work.jobs)?;
+        let mut continuations = std::mem::take(&mut work.waiting);
         let begun = thread_cpu_ns();
         for Finished { id, result, .. } in done {
             let go_on = usize::try_from(id).ok().and_then(|at| continuations.get_mut(at)).and_then(Option::take);
             let go_on = go_on.ok_or_else(|| Error::Device("an answer to no question".to_owned()))?;
-            take(go_on(result).map_err(device)?, &mut waiting, &mut jobs);
+            work.take(go_on(result).map_err(device)?);
         }
         time_ns += thread_cpu_ns().saturating_sub(begun);
     }
-    Ok((results, time_ns as f64 / 1000.0 / LOT as f64))
+    Ok((work.results, time_ns as f64 / 1000.0 / LOT as f64))
+}
+
+/// Messages of a lot, as far as they have come.
+struct UnderWay<T, E> {
+    results: Vec<T>,
+    waiting: Vec<Option<Continuation<T, E>>>,
+    jobs: Vec<Job>,
+    leaves: Vec<Leaf>,
+    unsigned: Vec<WithProof<T, E>>,
+}
+
+impl<T, E> Default for UnderWay<T, E> {
+    fn default() -> Self {
+        Self {
+            results: Vec::with_capacity(LOT),
+            waiting: Vec::with_capacity(LOT),
+            jobs: Vec::with_capacity(LOT),
+            leaves: Vec::with_capacity(LOT),
+            unsigned: Vec::with_capacity(LOT),
+        }
+    }
+}
+
+impl<T, E> UnderWay<T, E> {
+    fn take(&mut self, step: Step<T, E>) {
+        match step {
+            Step::Done(result) => self.results.push(result),
+            Step::Device(mut job, go_on) => {
+                job.id = self.waiting.len() as u64;
+                self.jobs.push(job);
+                self.waiting.push(Some(go_on));
+            }
+            Step::Leaf(leaf, go_on) => {
+                self.leaves.push(*leaf);
+                self.unsigned.push(go_on);
+            }
+        }
+    }
 }
 
 /// What the planner calls it.
@@ -584,6 +642,18 @@ mod tests {
         for sealing in [protection.integrity, protection.privacy, protection.confidentiality, protection.live] {
             assert!(sealing.seal(2048.0) > 0.0 && sealing.open(2048.0) > 0.0, "{sealing:?}");
         }
+    }
+
+    #[test]
+    fn a_lot_that_shares_a_signature_is_signed_once_and_opens() {
+        let world = World::new().unwrap();
+        let person = Person::new(&world, KeySpec::Ec(Curve::P256)).unwrap();
+        let mut cpu = CpuDevice::new("CPU");
+        let signatures = |how, cpu: &mut CpuDevice| {
+            let jobs = Bench::new(&person, how, PAYLOADS[0]).unwrap().lot(cpu).unwrap().jobs;
+            jobs.iter().filter(|job| operation(job.work.operation()) == Operation::Sign).count()
+        };
+        assert_eq!((signatures(How::Integrity, &mut cpu), signatures(How::Batch, &mut cpu)), (LOT, 1));
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub fn configuration(configuration: &Configuration) -> String {
     if configuration.quality == Quality::Confidentiality && configuration.reuse != Reuse::Times(0) {
         words.push(format!("reuse {}", configuration.reuse));
     }
+    if configuration.sign_batch > 1 {
+        words.push(format!("batch {}", configuration.sign_batch));
+    }
     if configuration.recipients > 1 {
         words.push(format!("{} recipients", configuration.recipients));
     }
@@ -137,6 +140,15 @@ pub fn prediction(prediction: &Prediction) -> String {
         let operations: Vec<String> =
             prediction.operations.iter().map(|(operation, count)| format!("{operation} {}", number(*count))).collect();
         line(&mut text, "operations", &format!("{} a transaction", operations.join(", ")));
+    }
+    if let Some(sharing) = &prediction.sharing {
+        let value = format!(
+            "{} messages a signature on average, {} at most; {} verifications a message",
+            number(sharing.together),
+            prediction.configuration.sign_batch,
+            number(sharing.verifications)
+        );
+        line(&mut text, "batches", &value);
     }
     for device in &prediction.devices {
         let value = format!(

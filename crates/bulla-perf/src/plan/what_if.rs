@@ -10,12 +10,13 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 /// What may be asked, with an example of each.
-pub const WHAT_IFS: [&str; 18] = [
+pub const WHAT_IFS: [&str; 19] = [
     "rsa=4096",
     "ec=521",
     "key=p256",
     "quality=privacy",
     "reuse=32",
+    "sign-batch=64",
     "recipients=3",
     "bytes=65536",
     "persistent=true",
@@ -74,6 +75,7 @@ pub fn apply(profile: &mut Profile, configuration: &mut Configuration, change: &
             configuration.quality = quality.map_err(|error| Error::Usage(format!("{what}={value}: {error}")))?;
         }
         "reuse" => configuration.reuse = number(what, value)?,
+        "sign-batch" => configuration.sign_batch = number(what, value)?,
         "recipients" => configuration.recipients = number(what, value)?,
         "bytes" => configuration.bytes = number(what, value)?,
         "persistent" => configuration.persistent = number(what, value)?,

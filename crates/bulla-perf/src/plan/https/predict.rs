@@ -327,6 +327,7 @@ fn prediction(
         (operation.as_str().to_owned(), of_listener + of_orders)
     });
     Prediction {
+        sharing: None,
         profile: profile.name.clone(),
         source: profile.source.clone(),
         configuration: configuration.clone(),

@@ -299,3 +299,60 @@ fn a_profile_that_says_nothing_of_messages_gives_no_rate() {
     let refused = predict(&card, &configuration(Quality::Privacy, Reuse::Times(0), 512)).unwrap_err();
     assert!(matches!(refused, Error::Usage(_)), "{refused}");
 }
+
+#[test]
+fn one_signature_for_many_messages_lets_a_longer_key_cost_little() {
+    let mut profile = two_cores();
+    profile.costs.protection.batch = SealOpen { seal_us: 4.0, open_us: 3.0, ..SealOpen::default() };
+    let predicted = |key: &str, sign_batch, in_flight| {
+        let one = configuration(Quality::Integrity, Reuse::Times(0), in_flight);
+        predict(&profile, &Configuration { key: key.into(), sign_batch, ..one }).unwrap()
+    };
+    let (alone, shared) = (predicted("rsa4096", 1, 128), predicted("rsa4096", 64, 128));
+    assert_eq!(alone.sharing, None);
+    assert!(shared.rate > 8.0 * alone.rate, "{} beside {}", shared.rate, alone.rate);
+    let sharing = shared.sharing.unwrap();
+    assert!(sharing.together > 16.0 && sharing.together <= 64.0, "{sharing:?}");
+    near(shared.operations["sign"], 1.0 / sharing.together, 1e-9);
+    near(shared.operations["verify"], sharing.verifications, 1e-9);
+    assert!(shared.rate <= shared.bound * 1.02, "{} beyond {}", shared.rate, shared.bound);
+    let said = crate::plan::text::prediction(&shared);
+    assert!(
+        said.contains("rsa4096, batch 64, 2 KB") && said.contains("messages a signature on average, 64 at most"),
+        "{said}"
+    );
+    // No more share one than are in flight, and one alone has its own, without a tree.
+    let few = predicted("rsa4096", 64, 4);
+    assert!(few.sharing.unwrap().together <= 4.0, "{few:?}");
+    let lonely = predicted("rsa4096", 64, 1);
+    near(lonely.sharing.unwrap().together, 1.0, 1e-9);
+    near(lonely.latency_us.mean, predicted("rsa4096", 1, 1).latency_us.mean, 0.01);
+    // A longer key makes more wait: it loses less than where each message has its own.
+    let kept = shared.rate / predicted("rsa2048", 64, 128).rate;
+    assert!(kept > alone.rate / predicted("rsa2048", 1, 128).rate, "{kept}");
+}
+
+#[test]
+fn a_channel_that_protects_one_message_at_a_time_shares_no_signature() {
+    let one = Configuration { sign_batch: 64, ..configuration(Quality::Integrity, Reuse::Times(0), 64) };
+    let said = predict(&serial(), &one).unwrap_err().to_string();
+    assert!(said.contains("each has a signature of its own"), "{said}");
+}
+
+#[test]
+fn a_profile_of_before_shared_signatures_says_what_is_assumed_of_them() {
+    let text = toml::to_string(&two_cores()).unwrap();
+    let before: String = text
+        .split_inclusive('\n')
+        .scan(false, |skips, line| {
+            if line.starts_with('[') {
+                *skips = line.starts_with("[costs.protection.batch]");
+            }
+            Some(if *skips { "" } else { line })
+        })
+        .collect();
+    assert_ne!(text, before);
+    let read = |text: &str| Profile::parse(text, Path::new("x.toml")).unwrap().costs.protection.batch;
+    assert_eq!(read(&text), SealOpen::default());
+    assert_eq!(read(&before), SealOpen { seal_us: 5.0, open_us: 5.0, ..SealOpen::default() });
+}

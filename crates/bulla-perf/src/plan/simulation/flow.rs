@@ -6,7 +6,8 @@ use super::{
     POOLED_KEYS_MAX, Pace, REFILL_PART, Role, SHARED_MIN_US, SLICE_US, Shape, Side, Simulation, Stage, State,
     TASKS_OF_ASKER_MAX, TURN_ITEMS_MAX, Task,
 };
-use crate::plan::operations::Step;
+use crate::plan::operations::{Class, Step};
+use crate::plan::profile::Operation;
 use std::collections::VecDeque;
 
 /// Of opening, beside the operation, what a dispatcher has done when it finds that it does not know the content key:
@@ -53,7 +54,7 @@ impl Simulation<'_> {
     }
 
     fn new_message(&mut self, link: usize, began: f64) -> usize {
-        let message = Message { link, began, turn: 0, key: 0 };
+        let message = Message { link, began, ..Message::default() };
         match self.free_messages.pop() {
             Some(place) => {
                 self.messages[place] = message;
@@ -454,7 +455,7 @@ impl Simulation<'_> {
         bill.add(Role::Protection, self.system.class.adapter_turn);
         for job in answers {
             bill.add(Role::Protection, self.system.class.job);
-            self.advance(job.task, &mut stage);
+            self.answered(job.task, &mut stage);
         }
         for task in tasks {
             bill.add(Role::Protection, self.system.class.task);
@@ -486,6 +487,10 @@ impl Simulation<'_> {
                 }
             }
             Side::Open => {
+                self.signatures.opened += 1;
+                if message.batch > 0 {
+                    bill.add(Role::Protection, class.branch);
+                }
                 let adapters_part = if task.looked { 1.0 - LOOK_PART } else { 1.0 };
                 if reused {
                     let (key, state) = (message.key, &mut link.keys[message.key]);
@@ -513,8 +518,9 @@ impl Simulation<'_> {
     /// The next operation of a task, or its end.
     fn ask(&mut self, task: Task, stage: &mut Stage) {
         let class = &self.system.class;
-        let steps = if task.side == Side::Seal { &class.seal_steps } else { &class.open_steps };
-        match steps.get(task.step) {
+        match steps(class, task.side).get(task.step) {
+            Some(Operation::Sign) if class.sign_batch > 1 => self.wait_for_signature(task, stage),
+            Some(Operation::Verify) if self.knows_root(task) => self.advance(task, stage),
             Some(operation) => stage.jobs.push(Job { task, operation: *operation, load: 0.0, submitted: self.now }),
             None => {
                 stage.done.push(task);
@@ -525,10 +531,77 @@ impl Simulation<'_> {
         }
     }
 
-    /// An operation of a task is done.
+    /// An operation of a task is done, or is not needed.
     fn advance(&mut self, mut task: Task, stage: &mut Stage) {
         task.step += 1;
         self.ask(task, stage);
+    }
+
+    /// A device, or an adapter, has done an operation of a task.
+    fn answered(&mut self, task: Task, stage: &mut Stage) {
+        let Message { link, batch, .. } = self.messages[task.message];
+        match steps(&self.system.class, task.side).get(task.step) {
+            Some(Operation::Sign) => {
+                let others = std::mem::take(&mut self.links[link].signed);
+                self.signatures.made += 1;
+                self.signatures.proved += others.len() as u64 + 1;
+                if self.system.class.sign_batch > 1 {
+                    stage.free.push(link);
+                }
+                self.advance(task, stage);
+                for other in others {
+                    self.advance(other, stage);
+                }
+                return;
+            }
+            Some(Operation::Verify) => {
+                self.signatures.verified += 1;
+                if let Some(known) = batch.checked_sub(1).and_then(|at| self.links[link].roots.get_mut(at)) {
+                    *known = true;
+                }
+            }
+            _ => {}
+        }
+        self.advance(task, stage);
+    }
+
+    /// A message waits to be signed, with others of its link, whose policy is its own.
+    fn wait_for_signature(&mut self, task: Task, stage: &mut Stage) {
+        let at = self.messages[task.message].link;
+        let link = &mut self.links[at];
+        link.unsigned.push_back(task);
+        if !link.signs {
+            link.signs = true;
+            stage.free.push(at);
+        }
+    }
+
+    /// One signature for what waits on a link, as far as the policy lets it share one; none where nothing waits.
+    fn sign_next(&mut self, at: usize, stage: &mut Stage) {
+        let class = &self.system.class;
+        let link = &mut self.links[at];
+        let count = link.unsigned.len().min(class.sign_batch as usize);
+        let mut tasks = link.unsigned.drain(..count);
+        let Some(first) = tasks.next() else {
+            drop(tasks);
+            link.signs = false;
+            return;
+        };
+        link.signed = tasks.collect();
+        if count > 1 {
+            stage.trees += class.leaf * count as f64;
+            link.roots.push(false);
+            for task in link.signed.iter().chain([&first]) {
+                self.messages[task.message].batch = link.roots.len();
+            }
+        }
+        stage.jobs.push(Job { task: first, operation: Operation::Sign, load: 0.0, submitted: self.now });
+    }
+
+    /// Whether the signature that proves a message was verified before, for another message of its batch.
+    fn knows_root(&self, task: Task) -> bool {
+        let Message { link, batch, .. } = self.messages[task.message];
+        batch.checked_sub(1).and_then(|at| self.links[link].roots.get(at)).is_some_and(|known| *known)
     }
 
     /// A content key was made, or found: others use it.
@@ -554,22 +627,28 @@ impl Simulation<'_> {
         for job in std::mem::take(&mut stage.slice) {
             self.load -= job.load;
             self.inline_jobs += 1;
-            self.advance(job.task, &mut stage);
+            self.answered(job.task, &mut stage);
         }
         if computed && !stage.inline.is_empty() {
             // What is done does not wait for the rest.
             self.emit_done(thread, &mut stage);
             self.say(thread);
         }
+        for link in std::mem::take(&mut stage.free) {
+            self.sign_next(link, &mut stage);
+        }
         for job in std::mem::take(&mut stage.jobs) {
             self.place(job, &mut stage.inline);
         }
+        let trees = std::mem::take(&mut stage.trees);
         if stage.inline.is_empty() {
+            self.threads[thread].debt += trees;
             self.emit_done(thread, &mut stage);
             return false;
         }
         self.share(&mut stage.inline);
         let mut bill = Bill::default();
+        bill.add(Role::Protection, trees);
         let class = &self.system.class;
         let mut us = 0.0;
         while us < SLICE_US
@@ -619,6 +698,11 @@ impl Simulation<'_> {
             self.emit(thread, emission);
         }
     }
+}
+
+/// The operations of sealing, or of opening.
+fn steps(class: &Class, side: Side) -> &[Operation] {
+    if side == Side::Seal { &class.seal_steps } else { &class.open_steps }
 }
 
 /// Who asks: a link's two ends are two connections.

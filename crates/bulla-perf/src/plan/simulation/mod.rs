@@ -27,7 +27,7 @@ const EVENTS_MAX: u64 = 40_000_000;
 const TURN_ITEMS_MAX: usize = 128;
 /// Tasks an adapter takes up in one turn, and that may be under way for a connection, as in the program.
 const ADAPTER_TASKS_MAX: usize = 16;
-const TASKS_OF_ASKER_MAX: u32 = 128;
+pub(in crate::plan) const TASKS_OF_ASKER_MAX: u32 = 128;
 /// An adapter that computes itself tells after so much of it what is done, and shares what is left and takes longer
 /// than the second with one that has nothing to do, as in the program; microseconds.
 const SLICE_US: f64 = 1000.0;
@@ -197,6 +197,10 @@ pub struct Outcome {
     pub devices: Vec<DeviceUse>,
     /// Operations a transaction that adapters computed themselves.
     pub inline_jobs: f64,
+    /// Messages that a signature proved, on average; 0 where nothing was signed.
+    pub together: f64,
+    /// Verifications a message that was opened; 0 where nothing was signed.
+    pub verifications: f64,
     /// Whether it came to its end: all transactions that were asked for.
     pub complete: bool,
 }
@@ -328,6 +332,10 @@ struct Stage {
     inline: VecDeque<Job>,
     slice: Vec<Job>,
     done: Vec<Task>,
+    /// Links that have messages to be signed, and no signature under way.
+    free: Vec<usize>,
+    /// What the trees of batches that it has made take, microseconds.
+    trees: f64,
 }
 
 #[derive(Debug)]
@@ -368,6 +376,19 @@ struct Message {
     turn: u64,
     /// Its content key.
     key: usize,
+    /// The batch of those that share its signature, counted from 1; 0 for a signature of its own.
+    batch: usize,
+}
+
+/// How often signatures were made and verified.
+#[derive(Clone, Copy, Debug, Default)]
+struct Signatures {
+    made: u64,
+    /// Messages that they prove.
+    proved: u64,
+    verified: u64,
+    /// Messages that were opened.
+    opened: u64,
 }
 
 /// A content key, for those who open with it.
@@ -399,6 +420,12 @@ struct Link {
     keys: Vec<KeyState>,
     /// Tasks that wait for a key that another task has asked for.
     waiting_for_key: BTreeMap<usize, Vec<Task>>,
+    /// Messages that wait for a signature while one is made, and those that share this one with the task that asked.
+    unsigned: VecDeque<Task>,
+    signs: bool,
+    signed: Vec<Task>,
+    /// Of each batch, whether its signature was verified, for this getter: then it is known.
+    roots: Vec<bool>,
     credit: u64,
     waiting: VecDeque<usize>,
     /// The last turns in which a dispatcher read from its putter's connection, and wrote to its getter's.
@@ -462,6 +489,7 @@ pub(super) struct Simulation<'a> {
     turn: u64,
     bill: Bill,
     inline_jobs: u64,
+    signatures: Signatures,
     disk_busy: f64,
     completed: u64,
     responses: Vec<f64>,
@@ -508,6 +536,7 @@ impl<'a> Simulation<'a> {
             turn: 0,
             bill: Bill::default(),
             inline_jobs: 0,
+            signatures: Signatures::default(),
             disk_busy: 0.0,
             completed: 0,
             responses: Vec::new(),
@@ -596,6 +625,10 @@ impl<'a> Simulation<'a> {
             live: VecDeque::new(),
             keys: Vec::new(),
             waiting_for_key: BTreeMap::new(),
+            unsigned: VecDeque::new(),
+            signs: false,
+            signed: Vec::new(),
+            roots: Vec::new(),
             credit: u64::from(self.system.window.max(64)),
             waiting: VecDeque::new(),
             read_in: 0,
@@ -839,6 +872,7 @@ impl<'a> Simulation<'a> {
         self.threads.iter_mut().for_each(|thread| (thread.used, thread.ran, thread.runs_since) = (0.0, 0.0, now));
         self.devices.iter_mut().for_each(|device| device.reset(self.now));
         (self.inline_jobs, self.disk_busy, self.began) = (0, 0.0, self.now);
+        self.signatures = Signatures::default();
     }
 
     fn outcome(mut self, complete: bool) -> Outcome {
@@ -856,6 +890,7 @@ impl<'a> Simulation<'a> {
         // Work takes longer in a crowd: roles share what the cores were busy.
         let stretch = if self.bill.total() > 0.0 { self.cores.busy / self.bill.total() } else { 1.0 };
         let cpu_us = ROLES.iter().map(|(role, name)| (*name, self.bill.0[*role as usize] * stretch / count)).collect();
+        let part = |of: u64, all: u64| if all > 0 { of as f64 / all as f64 } else { 0.0 };
         let mut responses = std::mem::take(&mut self.responses);
         responses.sort_by(f64::total_cmp);
         Outcome {
@@ -874,6 +909,8 @@ impl<'a> Simulation<'a> {
                 .map(|(device, (name, _))| device.used(name, self.now, time, count))
                 .collect(),
             inline_jobs: self.inline_jobs as f64 / count,
+            together: part(self.signatures.proved, self.signatures.made),
+            verifications: part(self.signatures.verified, self.signatures.opened),
             complete,
         }
     }

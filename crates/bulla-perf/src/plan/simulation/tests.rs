@@ -292,3 +292,47 @@ fn two_queue_managers_are_two_dispatchers() {
     let two = run(&system, Settings::for_window(1, 512));
     assert!((two.rate - 1_000_000.0).abs() < 20_000.0, "{}", two.rate);
 }
+
+#[test]
+fn what_waits_while_a_signature_is_made_shares_the_next_one() {
+    // One card that takes a millisecond whatever it signs, and so many messages of one link: those that come while one
+    // signature is made are the next batch, all but none of them waits longer than for one signature and its own.
+    for (sign_batch, window, together) in [(1, 32, 1.0), (8, 32, 8.0), (64, 32, 32.0), (64, 1, 1.0)] {
+        let mut system = System { shape: Shape::RequestReply, window, ..card(1, 1000.0) };
+        system.class.sign_batch = sign_batch;
+        let outcome =
+            run(&system, Settings { seed: 5, warm_up: 4_000, measured: 40_000, turns: true, exponential: false });
+        assert!(outcome.complete);
+        // What is in flight goes from one link to the other in one batch, where a batch has room for all of it.
+        let wanted: f64 = together;
+        assert!((outcome.together / wanted - 1.0).abs() < 0.1, "{sign_batch} of {window}: {}", outcome.together);
+        let near = |found: f64, wanted: f64| assert!((found / wanted - 1.0).abs() < 0.1, "{found} not {wanted}");
+        // The card is full, and two signatures prove a request and a reply.
+        near(outcome.rate, 1e6 / 1000.0 / 2.0 * wanted);
+        near(outcome.devices[0].jobs, 2.0 / wanted);
+    }
+}
+
+#[test]
+fn messages_that_share_a_signature_keep_their_order_and_are_all_there() {
+    for devices in [1, 4] {
+        let mut system = System { window: 300, pairs: 3, ..card(devices, 300.0) };
+        system.class.sign_batch = 64;
+        (system.class.leaf, system.class.branch) = (2.0, 1.0);
+        system.class.cpu[Operation::Verify as usize] = Some(50.0);
+        system.adapters = 4;
+        let outcome = run(&system, Settings::for_window(3, 900));
+        assert!(outcome.complete, "a message was lost");
+        assert!(outcome.together > 10.0 && outcome.together <= 64.0, "{}", outcome.together);
+        // A reader verifies a batch once, and again for those that it opens meanwhile: never as often as it reads.
+        assert!(
+            outcome.verifications >= 0.9 / outcome.together && outcome.verifications < 0.6,
+            "{}",
+            outcome.verifications
+        );
+        // Each message has its part of the tree and its way to the root.
+        let verified = 50.0 * outcome.verifications;
+        assert!((outcome.cpu_us["protection"] - 3.0).abs() < 0.2, "{:?}", outcome.cpu_us);
+        assert!((outcome.cpu_us["devices"] / verified - 1.0).abs() < 0.1, "{:?}", outcome.cpu_us);
+    }
+}
