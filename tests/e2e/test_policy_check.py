@@ -64,6 +64,31 @@ def test_a_policy_that_works_is_tried_from_end_to_end(site, quality):
     assert rows["POLICY"][0]["DEST"] == f"{queue}@CHECKED"
 
 
+@pytest.mark.parametrize("policy", [INTEGRITY, PRIVACY])
+def test_what_a_shared_signature_saves_and_costs_is_told(site, policy):
+    queue = site.queue(policy)
+    alone, _ = check(site, queue)
+    assert alone["POLICY"][0]["SIGNBATCH"] == 1 and "BATCHBYTES" not in alone["POLICY"][0]
+    policy = policy.format(orders=site.people.dn("orders"), billing=site.people.dn("billing"))
+    rows, cost = check(site, queue, "--with", f"{policy} SIGNBATCH(64)", "--profile", PROFILE)
+    told = rows["POLICY"][0]
+    assert told["SIGNBATCH"] == 64 and problems(rows) == []
+    # Each carries so much more, as the lengths say, too.
+    longer = {row["PAYLOAD"]: row["SEALED"] for row in rows["SIZE"]}
+    more = [longer[row["PAYLOAD"]] - row["SEALED"] for row in alone["SIZE"]]
+    assert all(abs(told["BATCHBYTES"] - bytes) <= 16 for bytes in more) and 200 < told["BATCHBYTES"] < 800
+    assert cost["configuration"]["sign_batch"] == 64 and 1 < cost["sharing"]["together"] <= 64
+
+    def page(*options):
+        return site.qm.run("policy", "check", queue, "--data", site.qm.data, "--profile", PROFILE, *options).stdout.decode()
+
+    said = page("--with", f"{policy} SIGNBATCH(64)")
+    assert "SIGNBATCH(64): one signature for up to 64 messages; private-key time a message " in said
+    assert f"each carries up to {told['BATCHBYTES']} bytes more" in said
+    assert "messages a signature on average, 64 at most" in said
+    assert "SIGNBATCH(1): a signature for each message; private-key time " in page()
+
+
 @pytest.mark.parametrize("policy", [INTEGRITY, PRIVACY, CONFIDENTIALITY])
 def test_the_lengths_are_those_of_the_messages(site, policy):
     queue = site.queue(policy)

@@ -97,6 +97,10 @@ fn policy_row(findings: &Findings) -> Row {
     row.push("INFORCE", yes_or_no(findings.in_force));
     row.push("DEST", Cell::Text(findings.destination.clone()));
     row.push("KEYREUSE", policy::key_reuse(policy));
+    row.push("SIGNBATCH", Cell::Number(policy.sign_batch.into()));
+    if let Some(bytes) = findings.batch_bytes {
+        row.push("BATCHBYTES", number(bytes));
+    }
     row.push("RECIPS", number(policy.recipients.len()));
     if let Some(max) = findings.payload_max {
         row.push("MAXPAYLOAD", number(max));

@@ -152,11 +152,18 @@ impl Subject {
         };
         let (trials, more) = trier.all(&parties, &found, &scope);
         left_out.extend(more);
-        let sealer = (parties.iter().zip(&found))
-            .filter(|(_, found)| found.seals.is_ok())
-            .find_map(|(party, _)| trier.sealer(party.ring.as_ref().ok()?).ok());
+        let sealer = (parties.iter().zip(&found)).filter(|(_, found)| found.seals.is_ok()).find_map(|(party, _)| {
+            let ring = party.ring.as_ref().ok()?;
+            Some((trier.sealer(ring).ok()?, ring))
+        });
+        let batch_bytes = sealer.as_ref().and_then(|(sealer, ring)| {
+            let each = Arc::new(Policy { sign_batch: 1, ..(*policy).clone() });
+            let by = sealed_by(&policy, &manager.name);
+            let alone = Sealer::new(each, Arc::clone(*ring), by, now).ok()?;
+            batch_bytes(sealer, &alone, &destination)
+        });
         let (sizes, payload_max) =
-            sealer.map_or_else(Default::default, |sealer| sizes(&sealer, &destination, message_bytes_max));
+            sealer.map_or_else(Default::default, |(sealer, _)| sizes(&sealer, &destination, message_bytes_max));
         let names = names(&policy, &parties, now);
         let readers = parties
             .into_iter()
@@ -175,6 +182,7 @@ impl Subject {
             trials,
             sizes,
             payload_max,
+            batch_bytes,
             messages: Vec::new(),
             looked_at: 0,
             left: 0,
@@ -576,6 +584,13 @@ fn sizes(sealer: &Sealer, destination: &str, max: Option<usize>) -> (Vec<(usize,
         fits
     });
     (lengths, payload_max)
+}
+
+/// By how many bytes a message of a full batch is longer than one with a signature of its own; none where it is not.
+fn batch_bytes(shared: &Sealer, alone: &Sealer, destination: &str) -> Option<usize> {
+    let (content, bound) = (content(Bytes::from_static(TRIAL_PAYLOAD)), bound(destination));
+    let more = shared.sealed_len(&content, &bound).saturating_sub(alone.sealed_len(&content, &bound));
+    (more > 0).then_some(more)
 }
 
 fn used(certificate: &Certificate, now: SystemTime) -> Used {
