@@ -15,7 +15,7 @@ use crate::limits::{KeyTime, KeyWork};
 use crate::mailbox::Mailboxes;
 use crate::task::TaskMeter;
 use bulla_device::scheduler::{Answer, DeviceId, Parcel, Sink};
-use bulla_device::{Inline, Job, RsaPadding, Scheduler, scheduler::FairQueue};
+use bulla_device::{Inline, Job, RsaPadding, RsaScheme, Scheduler, scheduler::FairQueue};
 use bulla_seal::{Batch, BatchKey, OpenError, Opened, SealError, Sealed, Step, Tally, Verified, WithProof};
 use slab::Slab;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -174,7 +174,7 @@ enum Aside {
     Batch(BatchKey, Box<Batch>, Vec<Task>),
 }
 
-/// What is asked of a private key, as a digest: see [`question`].
+/// What is asked of a key, as a digest: see [`question`].
 pub(crate) type Question = [u8; 32];
 
 /// Questions whose answer an opener may remember. Two halves: when the recent one is full it becomes the older one, and
@@ -611,9 +611,17 @@ pub fn asker_of(user: &str) -> u64 {
     hasher.finish() | OF_USERS
 }
 
-/// What a job asks of a private key, where the answer is the same for every asker.
+/// What a job asks of a key, where the answer is the same for every asker and several are likely to ask: an unwrap, and
+/// the verification of a signature that messages share.
 pub(crate) fn question(job: &Job) -> Option<Question> {
     let (kind, asked, expected_len) = match &*job.work {
+        bulla_device::Work::RsaVerify { scheme, digest, hash, signature } if job.is_common => {
+            let padding = u8::from(*scheme == RsaScheme::Pss);
+            return Some(of_signature(job, &[2, padding, digest.hash_len() as u8], hash, signature));
+        }
+        bulla_device::Work::EcdsaVerify { hash, signature } if job.is_common => {
+            return Some(of_signature(job, &[3], hash, signature));
+        }
         bulla_device::Work::RsaUnwrap { padding: RsaPadding::Pkcs1, wrapped, expected_len } => {
             (0, wrapped, *expected_len)
         }
@@ -629,6 +637,16 @@ pub(crate) fn question(job: &Job) -> Option<Question> {
     hasher.update(&expected_len.to_be_bytes());
     hasher.update(asked);
     Some(hasher.finish())
+}
+
+fn of_signature(job: &Job, kind: &[u8], hash: &[u8], signature: &[u8]) -> Question {
+    let mut hasher = openssl::sha::Sha256::new();
+    hasher.update(&job.key.id());
+    hasher.update(kind);
+    hasher.update(&(hash.len() as u64).to_be_bytes());
+    hasher.update(hash);
+    hasher.update(signature);
+    hasher.finish()
 }
 
 #[cfg(test)]

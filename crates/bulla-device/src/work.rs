@@ -257,12 +257,22 @@ pub struct Job {
     pub deadline: Option<Instant>,
     /// Who asks: a connection, say. Askers get their turns, whatever each of them has waiting.
     pub asker: Asker,
+    /// Others are likely to ask the very same now: who hands jobs out may have it done once for all of them. To a device
+    /// it says nothing.
+    pub is_common: bool,
 }
 
 impl Job {
     /// A job without an asker and without a deadline; its number is 0.
     pub fn new(key: impl Into<Key>, work: Work) -> Job {
-        Job { id: 0, key: key.into(), work: Arc::new(work), deadline: None, asker: Asker::default() }
+        let (key, work) = (key.into(), Arc::new(work));
+        Job { id: 0, key, work, deadline: None, asker: Asker::default(), is_common: false }
+    }
+
+    /// The same job, that others are likely to ask for, too.
+    #[must_use]
+    pub fn common(self) -> Job {
+        Job { is_common: true, ..self }
     }
 
     /// What decides how long it takes and what it can share a call with.

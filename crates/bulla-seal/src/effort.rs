@@ -84,14 +84,18 @@ impl Tally {
         }
     }
 
-    /// The answer that was just given to this message's step was another message's: both wait for the same unwrap, and
-    /// the one that carries the steps out had it done once.
-    pub fn unwrap_was_shared(&self) {
-        if let Some(counts) = &self.0 {
-            // It was counted on this thread a moment ago.
-            counts.unwraps.fetch_sub(1, Ordering::Relaxed);
-            counts.cache_hits.fetch_add(1, Ordering::Relaxed);
-        }
+    /// The answer that was just given to this message's step was another message's: both wait for the same operation,
+    /// and the one that carries the steps out had it done once.
+    pub fn was_shared(&self, operation: Operation) {
+        let Some(counts) = &self.0 else { return };
+        // It was counted on this thread a moment ago.
+        match operation {
+            Operation::RsaVerify | Operation::EcdsaVerify => counts.verifies.fetch_sub(1, Ordering::Relaxed),
+            _ => {
+                counts.unwraps.fetch_sub(1, Ordering::Relaxed);
+                counts.cache_hits.fetch_add(1, Ordering::Relaxed)
+            }
+        };
     }
 
     /// The message's opening begins anew and no operation was done for it yet: what was counted of it, its bytes, will

@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::Arc;
 
-use bulla_device::{CpuDevice, DeviceError, Digest, SystemRandom};
+use bulla_device::{CpuDevice, DeviceError, Digest, Operation, SystemRandom};
 use bulla_seal::policy::{ContentCipher, KeyReuse};
 use bulla_seal::ring::Ring;
 use bulla_seal::{Effort, Moments, OpenError, Opener, Policy, Sealed, Sealer, Step, Tally, drive};
@@ -145,7 +145,7 @@ fn an_unwrap_for_two_messages_is_one_unwrap_and_one_hit() {
         drive(step, &mut CpuDevice::new("cpu")).unwrap();
         assert_eq!((tally.effort().unwraps, tally.effort().cache_hits), (1, 0));
     }
-    tallies[1].unwrap_was_shared();
+    tallies[1].was_shared(Operation::EcdhDerive);
     assert_eq!((tallies[1].effort().unwraps, tallies[1].effort().cache_hits), (0, 1));
 }
 
@@ -172,6 +172,6 @@ fn efforts_add_up_and_a_tally_that_is_none_counts_nothing() {
     sum += &Effort { signs: 2, verifies: 3, bytes_in: 6, ..Effort::default() };
     assert_eq!(sum, Effort { signs: 3, verifies: 3, bytes_in: 11, ..Effort::default() });
     let none = Tally::default();
-    none.unwrap_was_shared();
+    none.was_shared(Operation::EcdhDerive);
     assert_eq!(none.effort(), Effort::default());
 }

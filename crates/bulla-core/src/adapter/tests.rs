@@ -822,3 +822,37 @@ fn a_signature_that_fails_fails_for_its_batch_and_the_next_one_is_made() {
     pool.all_begun();
     assert!(pool.adapters.away().tasks.is_empty() && pool.adapters.lock().under_way.is_empty());
 }
+
+#[test]
+fn messages_of_one_batch_that_are_opened_together_take_one_verification() {
+    let user = Signing::new(8);
+    let (mut pool, told, let_go) = held([]);
+    let who = bulla_device::Asker::new(7);
+    pool.seal(0, &who, &user.sealers[0], user.now);
+    told.recv_timeout(PATIENCE).unwrap();
+    (1..=8).for_each(|slot| pool.seal(slot, &who, &user.sealers[0], user.now));
+    pool.all_begun();
+    let_go.send(()).unwrap();
+    let sealed: Vec<Bytes> = pool.sealed(9).into_iter().map(|sealed| sealed.unwrap().der).collect();
+    drop(pool);
+
+    let mut pool = Pool::new([]);
+    pool.adapters.scheduler.start(CPU_NAME).unwrap();
+    let opener = Opener::new();
+    for (slot, der) in sealed.iter().enumerate().skip(1) {
+        let message = Message {
+            opener: opener.clone(),
+            policy: user.policy.clone(),
+            ring: user.ring.clone(),
+            now: user.now,
+            der: der.clone(),
+        };
+        pool.open(slot as u64, &who, &message);
+    }
+    // All of them are begun in one turn.
+    pool.run();
+    for (number, opened) in pool.outcomes(8).into_iter().enumerate() {
+        assert_eq!(opened.unwrap().content.bytes, payload(number + 1));
+    }
+    assert_eq!(pool.meters.opening.verifies, 1);
+}

@@ -11,7 +11,7 @@ use crate::mailbox::{Mailboxes, Notice};
 use crate::task::TaskMeter;
 use bulla_device::role::{self, Role};
 use bulla_device::scheduler::{Answer, DeviceId, Sink};
-use bulla_device::{DeviceError, Inline, Job, Output, SystemRandom, ticks};
+use bulla_device::{DeviceError, Inline, Job, Operation, Output, SystemRandom, ticks};
 use bulla_seal::{Batch, BatchKey, Leaf, OpenError, Opened, Proof, SealError, Sealed, Step, Tally, Verified};
 use std::sync::Arc;
 use std::time::Instant;
@@ -308,7 +308,7 @@ impl<'a> Turn<'a> {
             if let Some(question) = task.shared {
                 answered.push((question, answer.result.clone(), answer.device));
             }
-            self.resume(task, answer.result, answer.device, false);
+            self.resume(task, answer.result, answer.device, None);
         }
         if answered.is_empty() {
             return;
@@ -332,13 +332,13 @@ impl<'a> Turn<'a> {
             match result {
                 // The first one's asker has gone, or its time is up: the next one asks for all.
                 Err(DeviceError::Cancelled | DeviceError::Deadline) => self.jobs.push((job, other)),
-                result => self.resume(other, result, device, true),
+                result => self.resume(other, result, device, Some(job.work.operation())),
             }
         }
     }
 
-    /// `is_shared`: the answer was another task's, which asked the same.
-    fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, device: DeviceId, is_shared: bool) {
+    /// `shared`: the answer was another task's, which asked for the same operation.
+    fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, device: DeviceId, shared: Option<Operation>) {
         let Task {
             asker,
             who,
@@ -354,7 +354,8 @@ impl<'a> Turn<'a> {
             wait,
             ..
         } = task;
-        let is_shared = is_shared && result.is_ok();
+        // What has no answer was not counted.
+        let shared = shared.filter(|_| matches!(result, Ok(_) | Err(DeviceError::BadSignature)));
         let begun = ticks();
         if unproved && device != DeviceId::CPU && !devices.contains(&device) {
             devices.push(device);
@@ -367,8 +368,8 @@ impl<'a> Turn<'a> {
             Progress::Open(go_on, again) => Stage::Open(go_on(result), again),
             Progress::Check(go_on, again) => Stage::Check(go_on(result), again),
         };
-        if is_shared {
-            tally.unwrap_was_shared();
+        if let Some(operation) = shared {
+            tally.was_shared(operation);
         }
         let spent = spent.saturating_add(ticks().saturating_sub(begun));
         self.advance(

@@ -122,11 +122,14 @@ impl Proof {
             Some(Err(error)) => self.refuse(error),
             Some(Ok((Verification::Device(key, work), claim))) => {
                 let tally = self.question.tally.clone();
+                // The other messages of a batch come with it.
+                let is_common = claim.root.is_some();
                 let conclude = move |result| {
                     let good = is_good(result)?;
                     self.conclude(claim, good)
                 };
-                Ok(tally.ask(Job::new(key, work), conclude))
+                let job = Job::new(key, work);
+                Ok(tally.ask(if is_common { job.common() } else { job }, conclude))
             }
             Some(Ok((Verification::Known, claim))) => self.conclude(claim, true),
             Some(Ok((Verification::Here(foreign), claim))) => {
