@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from proton import Message
+from proton import ConnectionException, Message
 
 from engine import Engine
 from manager import BULLA, wait_until
+from proton_driver import Refused
 from test_jms import Lines
 from test_shared_groups import bodies, member, put, status, wait_for_state
 
@@ -60,6 +61,7 @@ def test_members_and_servers_are_replaced_one_by_one_under_traffic(managers, tmp
         wait_until(lambda: any(status(qm, "REPLACED")["STATE"] == "OWNER" for qm in members), "an owner")
         owner = next(qm for qm in members if status(qm, "REPLACED")["STATE"] == "OWNER")
         owner.mqsc("DEFINE QLOCAL(JMS) QSGROUP(REPLACED) MAXDEPTH(999999999)")
+        wait_until(lambda: all(knows(qm, "JMS") for qm in members), "each member has read of the queue")
         ways = ",".join(qm.amqp for qm in members)
         url = (
             f"failover:({ways})?failover.reconnectDelay=20&failover.maxReconnectDelay=200&jms.prefetchPolicy.all=50"
@@ -98,9 +100,22 @@ def test_members_and_servers_are_replaced_one_by_one_under_traffic(managers, tmp
         engine.stop()
 
 
+def knows(qm, queue):
+    """Whether a member has heard of a queue of the group: it refers a client to the owner then, or serves it."""
+    try:
+        with qm.connect() as client:
+            client.sender(queue)
+    except Refused as refused:
+        return refused.reason != 2085
+    except ConnectionException as redirected:
+        return "group-elsewhere" in str(redirected)
+    return True
+
+
 def go_on(clients):
     for client in clients:
         client.wait_for(len(client.lines) + 100, WHOLE)
+        assert client.process.poll() is None, f"a client has ended: {client.process.stderr.read()}"
 
 
 def tell(what, clients, since):
