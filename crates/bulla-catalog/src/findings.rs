@@ -148,8 +148,8 @@ pub struct Findings {
     pub sizes: Vec<(usize, usize)>,
     /// The longest payload whose seal is within MAXMSGL; header and properties take from it.
     pub payload_max: Option<usize>,
-    /// Bytes by which a message that shares its signature is longer than one with its own, at most; none where the policy
-    /// lets none share one, or no user seals.
+    /// Bytes by which a message that shares its signature is longer than one with its own, at most; none where the
+    /// policy lets none share one, or no user seals.
     pub batch_bytes: Option<usize>,
     /// What becomes of the messages on the queue.
     pub messages: Vec<MessagesFinding>,

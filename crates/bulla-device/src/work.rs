@@ -257,8 +257,8 @@ pub struct Job {
     pub deadline: Option<Instant>,
     /// Who asks: a connection, say. Askers get their turns, whatever each of them has waiting.
     pub asker: Asker,
-    /// Others are likely to ask the very same now: who hands jobs out may have it done once for all of them. To a device
-    /// it says nothing.
+    /// Others are likely to ask the very same now: who hands jobs out may have it done once for all of them. To a
+    /// device it says nothing.
     pub is_common: bool,
 }
 

@@ -121,8 +121,8 @@ pub struct Configuration {
     /// How often a content key is used again.
     #[serde(skip_serializing_if = "is_default")]
     pub reuse: Reuse,
-    /// SIGNBATCH: how many messages one signature may prove, 1 to 1024; 1 is a signature each. It matters where messages
-    /// are signed.
+    /// SIGNBATCH: how many messages one signature may prove, 1 to 1024; 1 is a signature each. It matters where
+    /// messages are signed.
     #[serde(skip_serializing_if = "is_one")]
     pub sign_batch: u32,
     /// Recipients of each message.

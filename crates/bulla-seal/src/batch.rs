@@ -127,8 +127,8 @@ struct Planted {
 }
 
 impl Batch {
-    /// Two to 1,024 leaves of one key, and the job that signs their root; none for fewer and for more. The time that the
-    /// root says is that of the last of them.
+    /// Two to 1,024 leaves of one key, and the job that signs their root; none for fewer and for more. The time that
+    /// the root says is that of the last of them.
     ///
     /// # Errors
     /// [`SealError::Random`].

@@ -84,8 +84,8 @@ pub struct Expect {
 pub struct Sealed {
     /// DER of a CMS `ContentInfo`.
     pub der: Bytes,
-    /// The `smime-type` parameter of its content-type: `signed-data`, `authEnveloped-data` or `enveloped-data` (RFC 8551,
-    /// 3.2.2), or `x-bulla-batch-signed`, where it shares its signature with others.
+    /// The `smime-type` parameter of its content-type: `signed-data`, `authEnveloped-data` or `enveloped-data` (RFC
+    /// 8551, 3.2.2), or `x-bulla-batch-signed`, where it shares its signature with others.
     pub smime_type: &'static str,
     /// Who can open it, as [`recipients`](crate::recipients) names them, sorted; `None` where it is signed and no more.
     /// Messages under one content key share them.

@@ -50,10 +50,10 @@ pub struct Moments {
     pub now: SystemTime,
 }
 
-/// Opens messages. One for the whole process is enough: clones share one cache of content keys and of
-/// signers' certificates, both bounded. A message's own signature is never remembered, always verified; of one that many
-/// messages share it is remembered that it is good, and nothing else: everything that follows from it is judged for each
-/// message.
+/// Opens messages. One for the whole process is enough: clones share one cache of content keys and of signers'
+/// certificates, both bounded. A message's own signature is never remembered, always verified; of one that many
+/// messages share it is remembered that it is good, and nothing else: everything that follows from it is judged for
+/// each message.
 #[derive(Clone, Default)]
 pub struct Opener {
     cache: Arc<Cache>,

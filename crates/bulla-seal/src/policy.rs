@@ -609,7 +609,8 @@ impl fmt::Display for PolicyError {
                 out.write_str("SIGNBATCH needs SIGNALG: there is no signature to share")
             }
             PolicyError::SignBatchWithCbc => out.write_str(
-                "SIGNBATCH above 1 is for AES128 and AES256: with a CBC cipher each message needs a signature of its own",
+                "SIGNBATCH above 1 is for AES128 and AES256: with a CBC cipher each message needs a signature of its \
+                 own",
             ),
             PolicyError::KeyReuse { quality: Quality::Privacy | Quality::Integrity } => {
                 out.write_str("KEYREUSE is for confidentiality only: drop SIGNALG or KEYREUSE")

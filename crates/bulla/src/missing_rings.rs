@@ -1,5 +1,6 @@
-//! Key rings that members of groups of shared queues lack: the owner of a group says in its log whose rings it uses, and
-//! each member looks whether it could use them, too. So what a takeover would not do for a user is known beforehand.
+//! Key rings that members of groups of shared queues lack: the owner of a group says in its log whose rings it uses,
+//! and each member looks whether it could use them, too. So what a takeover would not do for a user is known
+//! beforehand.
 
 use crate::catalog::status::MissingRing;
 use crate::events::Event;

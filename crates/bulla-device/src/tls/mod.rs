@@ -69,8 +69,8 @@ pub fn add_revocation_list(store: &mut X509StoreBuilderRef, list: &X509CrlRef) -
     if done == 1 { Ok(()) } else { Err(ErrorStack::get()) }
 }
 
-/// Says by which groups a session may agree on its keys, in OpenSSL's words. To be called before its handshake, or while
-/// the client's hello is looked at.
+/// Says by which groups a session may agree on its keys, in OpenSSL's words. To be called before its handshake, or
+/// while the client's hello is looked at.
 ///
 /// # Errors
 /// The library's, for a list that it does not know.
@@ -81,8 +81,8 @@ pub fn set_groups(ssl: &mut SslRef, list: &str) -> Result<(), ErrorStack> {
     if done == 1 { Ok(()) } else { Err(ErrorStack::get()) }
 }
 
-/// The group by which a session agreed on its keys, by OpenSSL's name; none before its handshake, and where the keys were
-/// opened with RSA.
+/// The group by which a session agreed on its keys, by OpenSSL's name; none before its handshake, and where the keys
+/// were opened with RSA.
 pub fn key_group(ssl: &SslRef) -> Option<&str> {
     // SAFETY: the pointer comes from a live reference; what is returned is null or a text that lives as long as the
     // library's table of groups, which is at least as long as the session.

@@ -256,8 +256,8 @@ static FIELDS: &[Field<ChannelDefinition>] = &[
         "SSLGROUPS",
         Kind::Text { chars_max: GROUPS_CHARS_MAX },
         "' '",
-        "The groups by which the keys of TLS may be agreed on, with commas, the first one preferred; blank for the queue \
-         manager's. One that names only groups with ML-KEM requires them: 'X25519MLKEM768,SecP256r1MLKEM768'.",
+        "The groups by which the keys of TLS may be agreed on, with commas, the first one preferred; blank for the \
+         queue manager's. One that names only groups with ML-KEM requires them: 'X25519MLKEM768,SecP256r1MLKEM768'.",
         |of| Cell::Text(tls_group::text(&of.key_groups)),
         |of, value| of.key_groups = tls_group::parse(&value.text()).unwrap_or_default(),
     ),

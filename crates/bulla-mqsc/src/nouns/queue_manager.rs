@@ -74,8 +74,8 @@ static FIELDS: &[Field<QueueManager>] = &[
         "SSLGROUPS",
         Kind::Text { chars_max: GROUPS_CHARS_MAX },
         "' '",
-        "The groups by which the keys of TLS may be agreed on, with commas, the first one preferred; blank for all that \
-         there are, those with ML-KEM first. Of clients, and of channels that name none.",
+        "The groups by which the keys of TLS may be agreed on, with commas, the first one preferred; blank for all \
+         that there are, those with ML-KEM first. Of clients, and of channels that name none.",
         |of| Cell::Text(tls_group::text(&of.key_groups)),
         |of, value| of.key_groups = tls_group::parse(&value.text()).unwrap_or_default(),
     ),

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// The format that is written; those before it are read, too. Format 2 has [`Profile::https`].
 pub const FORMAT: u32 = 2;
-/// What sealing, and opening, of a message that shares its signature takes beside the rest where a profile does not say,
-/// microseconds.
+/// What sealing, and opening, of a message that shares its signature takes beside the rest where a profile does not
+/// say, microseconds.
 const BATCH_US: f64 = 5.0;
 /// Largest file that is read, in bytes.
 pub const PROFILE_BYTES_MAX: u64 = 1 << 20;

@@ -73,7 +73,7 @@ pub(super) fn rates(workload: &Workload, groups: &[&Group]) -> Vec<Figure> {
         let kind = Kind {
             name: "rate-by-batch",
             title: "Rate by messages of a signature",
-            description: "One signature for many messages saves the others' work with the private key. Higher is better.",
+            description: "One signature for many messages saves the others' use of the private key. Higher is better.",
             measure,
         };
         let signed: Vec<&Group> =

@@ -295,7 +295,14 @@ pub struct Protection {
     #[arg(long, value_delimiter = ',', help_heading = "Configurations")]
     pub reuse: Vec<Reuse>,
     /// How many messages one signature may prove (SIGNBATCH), where messages are signed, comma separated: 1 to 1024
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1], value_parser = sign_batch(), help_heading = "Configurations")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        default_values_t = [1],
+        value_parser = sign_batch(),
+        help_heading = "Configurations"
+    )]
     pub sign_batch: Vec<u32>,
     /// Payloads, comma separated: bytes, or with k or m, as 2k, 64k, 4m
     #[arg(long, value_delimiter = ',', value_parser = bytes, help_heading = "Configurations")]

@@ -76,7 +76,8 @@ impl SimEngine {
         self.engine().looks_unanswered = !answers;
     }
 
-    /// A claimant of that name becomes the owner, also where there is one. Returns the new epoch and the end of the log.
+    /// A claimant of that name becomes the owner, also where there is one. Returns the new epoch and the end of the
+    /// log.
     pub fn claim(&self, owner: &str) -> (Epoch, Position) {
         let mut engine = self.engine();
         engine.epoch += 1;

@@ -45,8 +45,9 @@ pub(crate) struct Cache {
     roots: Mutex<Roots>,
 }
 
-/// Roots of batches whose signature was found good, each with SHA-256 of the certificate that it is of. Two halves: when
-/// the recent one is full it becomes the older one, and what was that is forgotten. One that was found bad is not here.
+/// Roots of batches whose signature was found good, each with SHA-256 of the certificate that it is of. Two halves:
+/// when the recent one is full it becomes the older one, and what was that is forgotten. One that was found bad is not
+/// here.
 #[derive(Default)]
 struct Roots {
     recent: HashMap<[u8; 32], [u8; 32]>,

@@ -412,8 +412,8 @@ mod tests {
         }
         assert_eq!(
             line(Some(&profile), &rows("INTEGRITY", 64, &[540])).unwrap(),
-            "SIGNBATCH(64): one signature for up to 64 messages; private-key time a message 3,300 µs alone, 51.6 µs in a \
-             full batch, on this processor; each carries up to 540 bytes more"
+            "SIGNBATCH(64): one signature for up to 64 messages; private-key time a message 3,300 µs alone, 51.6 µs in \
+             a full batch, on this processor; each carries up to 540 bytes more"
         );
         assert_eq!(
             line(Some(&profile), &rows("PRIVACY (AES256)", 1, &[])).unwrap(),

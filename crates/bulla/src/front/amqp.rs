@@ -210,7 +210,7 @@ impl Amqp {
         if let Some(forwarding) = &mut self.forwarding {
             forwarding.outcome_lost(unit);
         }
-        // The core backs the unit out, whoever has the rest of it.
+        // The core backs the unit out; a part of it may be at the owner, or here.
         self.units.uses(unit);
         Event::OutcomeLost { unit }
     }

@@ -183,7 +183,9 @@ impl fmt::Display for TlsRefusal {
                 write!(f, "cipher mismatch: {agreed} was agreed on, wanted is {wanted}")
             }
             Self::GroupMismatch { wanted: None, .. } => {
-                f.write_str("group mismatch: the two ends have no group in common; SSLGROUPS of channel and queue manager say which there are")
+                let said = "group mismatch: the two ends have no group in common; SSLGROUPS of channel and queue manager \
+                            say which there are";
+                f.write_str(said)
             }
             Self::GroupMismatch { agreed, wanted: Some(wanted) } => {
                 let agreed = agreed.as_deref().unwrap_or("no group");
@@ -318,8 +320,8 @@ const NO_RENEGOTIATION: i32 = 339;
 /// SSL_R_NO_SHARED_CIPHER, UNSUPPORTED_PROTOCOL, NO_PROTOCOLS_AVAILABLE, WRONG_SSL_VERSION, NO_CIPHERS_AVAILABLE,
 /// WRONG_CIPHER_RETURNED and NO_SUITABLE_SIGNATURE_ALGORITHM of sslerr.h.
 const NOTHING_IN_COMMON: [i32; 7] = [193, 258, 191, 266, 181, 261, 118];
-/// SSL_R_NO_SUITABLE_KEY_SHARE, NO_SUITABLE_GROUPS and BAD_KEY_SHARE of sslerr.h: the last where a caller is asked for a
-/// share that it does not have.
+/// SSL_R_NO_SUITABLE_KEY_SHARE, NO_SUITABLE_GROUPS and BAD_KEY_SHARE of sslerr.h: the last where a caller is asked for
+/// a share that it does not have.
 const NO_GROUP_IN_COMMON: [i32; 3] = [101, 295, 108];
 /// SSL_AD_REASON_OFFSET of ssl.h: the library adds it to an alert that arrived.
 const ALERT_OFFSET: i32 = 1000;
@@ -327,7 +329,8 @@ const ALERT_OFFSET: i32 = 1000;
 fn of_alert(reason_code: i32) -> Option<TlsRefusal> {
     let (said, reason) = match reason_code - ALERT_OFFSET {
         40 => (
-            "handshake failure: no cipher suite or group in common, as of an RSA CipherSpec with an EC certificate there, or a certificate is missing",
+            "handshake failure: no cipher suite or group in common, as of an RSA CipherSpec with an EC certificate \
+             there, or a certificate is missing",
             reason::UNSUPPORTED_CIPHER_SUITE,
         ),
         42 => ("bad certificate", reason::SSL_INITIALIZATION_ERROR),

@@ -621,8 +621,8 @@ impl Owner {
         }
     }
 
-    /// Whether messages of a unit wait for credit, or for room on the way to the owner. The unit's end is sent in another
-    /// session, and must not come before them.
+    /// Whether messages of a unit wait for credit, or for room on the way to the owner. The unit's end is sent in
+    /// another session, and must not come before them.
     fn has_held_of(&self, unit: UnitId) -> bool {
         let is_its = |held: &Held| matches!(held, Held::Put { unit: Some(other), .. } if *other == unit);
         let is_sending = |id: &LinkId| {

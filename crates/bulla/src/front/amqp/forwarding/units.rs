@@ -122,8 +122,8 @@ impl Units {
         self.send(engine);
     }
 
-    /// Sends what the coordinator has credit for. It has a session of its own, and an end comes behind the outcomes that
-    /// it ends.
+    /// Sends what the coordinator has credit for. It has a session of its own, and an end comes behind the outcomes
+    /// that it ends.
     pub(super) fn send(&mut self, engine: &mut Connection) {
         let Some(coordinator) = self.coordinator else { return };
         engine.write_outcomes();
