@@ -50,15 +50,7 @@ impl Watch {
         }
         self.spoken = Some(now);
         let events = expiring(&self.survey, &self.renewing, wall);
-        if events.is_empty() {
-            return;
-        }
-        let mut state = manager.lock();
-        for event in &events {
-            state.raise(event, wall_ms(wall));
-        }
-        drop(state);
-        manager.ring_all();
+        manager.raise(&events, wall_ms(wall));
     }
 
     fn read(&mut self, data: &Path, everything: bool) {

@@ -127,15 +127,7 @@ impl OfGroup {
         let missing: Vec<MissingRing> = missing.collect();
         let events = self.tell(group, &missing);
         manager.rings_missing().insert(group.to_owned(), missing);
-        if events.is_empty() {
-            return;
-        }
-        let mut state = manager.lock();
-        for event in &events {
-            state.raise(event, wall_ms(wall));
-        }
-        drop(state);
-        manager.ring_all();
+        manager.raise(&events, wall_ms(wall));
     }
 
     /// At the owner, the rings that the group needs; none where that can't have changed.

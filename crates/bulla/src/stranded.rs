@@ -121,15 +121,7 @@ impl Watch {
         let mut events = self.gone(&found.missing, |name| known.has(name));
         events.append(&mut self.long_ones(&found.by_queue, now));
         *manager.stranded() = found;
-        if events.is_empty() {
-            return;
-        }
-        let mut state = manager.lock();
-        for event in &events {
-            state.raise(event, wall_ms(wall));
-        }
-        drop(state);
-        manager.ring_all();
+        manager.raise(&events, wall_ms(wall));
     }
 
     /// Events of keys that are gone, one each until the key is back or nothing needs it; `is_back` says which.

@@ -1,8 +1,23 @@
 //! How events are raised.
 
 use super::Event;
-use crate::manager::State;
+use crate::manager::{Manager, State};
 use crate::refused_tokens::RefusedTokens;
+
+impl Manager {
+    /// Raises events that a task of the queue manager found, and wakes the dispatchers, whose clients may wait for them.
+    pub fn raise(&self, events: &[Event], wall_ms: u64) {
+        if events.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        for event in events {
+            state.raise(event, wall_ms);
+        }
+        drop(state);
+        self.ring_all();
+    }
+}
 
 impl State {
     /// Says what happened: in the log, and on its event queue where that is defined and its switch is on. It never
