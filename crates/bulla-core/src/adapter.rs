@@ -629,6 +629,10 @@ pub(crate) fn question(job: &Job) -> Option<Question> {
             (digest.hash_len() as u8, wrapped, *expected_len)
         }
         bulla_device::Work::EcdhDerive { peer } => (1, peer, 0),
+        bulla_device::Work::MlDsaVerify { message, signature } if job.is_common => {
+            return Some(of_signature(job, &[4], message, signature));
+        }
+        bulla_device::Work::MlKemDecapsulate { ciphertext } => (5, ciphertext, 0),
         _ => return None,
     };
     let mut hasher = openssl::sha::Sha256::new();

@@ -87,7 +87,7 @@ fn sign(key: &PrivateKey, id: u64) -> Work {
     let (digest, hash) = (Digest::Sha256, Digest::Sha256.hash(&id.to_be_bytes()));
     match key.kind() {
         KeyKind::Rsa => Work::RsaSign { scheme: RsaScheme::Pkcs1, digest, hash },
-        KeyKind::Ec(_) => Work::EcdsaSign { hash },
+        _ => Work::EcdsaSign { hash },
     }
 }
 

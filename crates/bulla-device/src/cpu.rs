@@ -15,6 +15,8 @@ use crate::agreement;
 use crate::device::{Device, DeviceError, Kind};
 use crate::digest::Digest;
 use crate::key::{Curve, KeyKind, PrivateKey, PublicKey};
+use crate::ml_dsa;
+use crate::ml_kem::{self, ML_KEM_SECRET_BYTES};
 use crate::padding;
 use crate::prepared::{Purpose, set_rsa_scheme};
 use crate::random::random_bytes;
@@ -70,6 +72,10 @@ impl CpuDevice {
                 self.rsa_unwrap(key, *padding, wrapped, *expected_len)
             }
             (Work::EcdhDerive { peer }, Some(key)) => self.ecdh_derive(key, peer),
+            (Work::MlDsaVerify { message, signature }, _) => ml_dsa_verify(job.key.public(), message, signature),
+            (Work::MlDsaSign { message }, Some(key)) => self.ml_dsa_sign(key, message),
+            (Work::MlKemEncapsulate, _) => ml_kem_encapsulate(job.key.public()),
+            (Work::MlKemDecapsulate { ciphertext }, Some(key)) => ml_kem_decapsulate(key, ciphertext),
             (_, None) => Err(DeviceError::WrongKey { why: "a private key is needed, this is a public one" }),
         }
     }
@@ -114,6 +120,12 @@ impl CpuDevice {
         let mut verifier = PkeyCtx::new(key.public())?;
         verifier.verify_init()?;
         self.checked(verified(verifier.verify(hash, &signature)), signature)
+    }
+
+    fn ml_dsa_sign(&self, key: &PrivateKey, message: &[u8]) -> Result<Output, DeviceError> {
+        let mut signature = ml_dsa::sign(clear(key)?, message)?;
+        self.touch(Stage::Signature, &mut signature);
+        self.checked(ml_dsa::verify(key.public(), message, &signature)?, signature)
     }
 
     /// The raw private operation, its check, and only then the padding. After the check there is no
@@ -215,6 +227,7 @@ impl Device for CpuDevice {
     }
 }
 
+const NOT_AN_ML_KEM_KEY: DeviceError = DeviceError::WrongKey { why: "an encapsulated secret needs an ML-KEM key" };
 const NOT_AN_EC_KEY: DeviceError = DeviceError::WrongKey { why: "a key agreement needs an EC key" };
 const IN_ANOTHER_DEVICE: DeviceError = DeviceError::WrongKey { why: "the key is in another device" };
 
@@ -241,6 +254,26 @@ pub(crate) fn rsa_verify(
 pub(crate) fn ecdsa_verify(key: &PublicKey, hash: &[u8], signature: &[u8]) -> Result<Output, DeviceError> {
     let verify = |context: &mut PkeyCtx<_>| verified(context.verify(hash, signature));
     verdict(key.prepared().with(key.key(), Purpose::EcdsaVerify, verify)?)
+}
+
+fn ml_dsa_verify(key: &PublicKey, message: &[u8], signature: &[u8]) -> Result<Output, DeviceError> {
+    verdict(ml_dsa::verify(key.key(), message, signature)?)
+}
+
+fn ml_kem_encapsulate(key: &PublicKey) -> Result<Output, DeviceError> {
+    let KeyKind::MlKem(set) = key.kind() else { return Err(NOT_AN_ML_KEM_KEY) };
+    Ok(Output::new(ml_kem::encapsulate(key.key(), set)?))
+}
+
+/// The ciphertext is attacker's text. There is no public check of the result: the operation encapsulates again itself
+/// and compares (FIPS 203, algorithm 18).
+fn ml_kem_decapsulate(key: &PrivateKey, ciphertext: &[u8]) -> Result<Output, DeviceError> {
+    let KeyKind::MlKem(set) = key.kind() else { return Err(NOT_AN_ML_KEM_KEY) };
+    if ciphertext.len() != set.ciphertext_len() {
+        return Ok(Output::new(std::mem::take(&mut *random_bytes(ML_KEM_SECRET_BYTES)?)));
+    }
+    let mut secret = ml_kem::decapsulate(clear(key)?, ciphertext)?;
+    Ok(Output::new(std::mem::take(&mut *secret)))
 }
 
 fn verdict(good: bool) -> Result<Output, DeviceError> {
@@ -271,6 +304,8 @@ mod tests {
     use openssl::rsa::Rsa;
 
     use super::*;
+    use crate::ml_dsa::MlDsa;
+    use crate::ml_kem::MlKem;
 
     fn rsa(bits: u32) -> PrivateKey {
         PrivateKey::clear(PKey::from_rsa(Rsa::generate(bits).unwrap()).unwrap()).unwrap()
@@ -598,6 +633,91 @@ mod tests {
                 assert_eq!(*run(&key, Work::EcdhDerive { peer }).unwrap(), own);
             }
         }
+    }
+
+    #[test]
+    fn ml_dsa_signs_messages_and_refuses_every_other() {
+        for set in MlDsa::ALL.iter().copied() {
+            let (key, other) =
+                [set.generate().unwrap(), set.generate().unwrap()].map(|key| PrivateKey::clear(key).unwrap()).into();
+            assert_eq!((key.kind(), key.bits()), (KeyKind::MlDsa(set), set.number()));
+            let message = b"attributes".to_vec();
+            let signature = run(&key, Work::MlDsaSign { message: message.clone() }).unwrap().to_vec();
+            assert_eq!(signature.len(), set.signature_len());
+            let verify = |key: &PrivateKey, message: &[u8], signature: &[u8]| {
+                let work = Work::MlDsaVerify { message: message.to_vec(), signature: signature.to_vec() };
+                CpuDevice::new("cpu").compute(&Job::new(key.public_key().clone(), work))
+            };
+            assert_eq!(verify(&key, &message, &signature), Ok(Output::none()));
+            assert_eq!(verify(&other, &message, &signature), Err(DeviceError::BadSignature));
+            assert_eq!(verify(&key, b"attribute", &signature), Err(DeviceError::BadSignature));
+            assert_eq!(verify(&key, &message, &signature[1..]), Err(DeviceError::BadSignature));
+            for at in [0, 100, signature.len() - 1] {
+                let mut bent = signature.clone();
+                bent[at] ^= 1;
+                assert_eq!(verify(&key, &message, &bent), Err(DeviceError::BadSignature), "{at}");
+            }
+            let wrong = run(&key, Work::EcdsaSign { hash: Digest::Sha256.hash(b"x") });
+            assert!(matches!(wrong, Err(DeviceError::WrongKey { .. })));
+        }
+    }
+
+    #[test]
+    fn ml_kem_gives_its_secret_to_the_owner_alone_and_another_for_a_changed_ciphertext() {
+        for set in MlKem::ALL.iter().copied() {
+            let (key, other) =
+                [set.generate().unwrap(), set.generate().unwrap()].map(|key| PrivateKey::clear(key).unwrap()).into();
+            assert_eq!((key.kind(), key.bits()), (KeyKind::MlKem(set), set.number()));
+            let sent =
+                CpuDevice::new("cpu").compute(&Job::new(key.public_key().clone(), Work::MlKemEncapsulate)).unwrap();
+            let (ciphertext, secret) = sent.split_at(set.ciphertext_len());
+            assert_eq!(secret.len(), ML_KEM_SECRET_BYTES);
+            let open = |key: &PrivateKey, ciphertext: &[u8]| {
+                run(key, Work::MlKemDecapsulate { ciphertext: ciphertext.to_vec() }).unwrap().to_vec()
+            };
+            assert_eq!(open(&key, ciphertext), secret);
+            assert_ne!(open(&other, ciphertext), secret);
+            let mut bent = ciphertext.to_vec();
+            bent[7] ^= 1;
+            let implicit = open(&key, &bent);
+            assert_ne!(implicit, secret);
+            assert_eq!(open(&key, &bent), implicit, "always the same");
+            let short = open(&key, &ciphertext[1..]);
+            assert_eq!(short.len(), ML_KEM_SECRET_BYTES);
+            assert_ne!(open(&key, &ciphertext[1..]), short, "random");
+        }
+    }
+
+    /// RFC 9935, section 8: a private key that has both forms is refused where they differ.
+    #[test]
+    fn a_seed_that_is_not_of_its_expanded_key_is_refused() {
+        for key in [MlKem::MlKem768.generate().unwrap(), MlDsa::MlDsa65.generate().unwrap()] {
+            let good = key.private_key_to_pkcs8().unwrap();
+            assert!(PKey::private_key_from_pkcs8(&good).is_ok());
+            // The seed stands in front, the expanded key behind it.
+            for at in [40, good.len() - 8, good.len() / 2] {
+                let mut bent = good.clone();
+                bent[at] ^= 1;
+                assert!(PKey::private_key_from_pkcs8(&bent).is_err(), "{at} of {}", good.len());
+            }
+            drop(ErrorStack::get());
+        }
+    }
+
+    #[test]
+    fn a_faulty_ml_dsa_signature_does_not_leave() {
+        struct Bend;
+        impl Tamper for Bend {
+            fn touch(&self, stage: Stage, _: usize, bytes: &mut [u8]) {
+                if matches!(stage, Stage::Signature) {
+                    bytes[5] ^= 1;
+                }
+            }
+        }
+        let key = PrivateKey::clear(MlDsa::MlDsa44.generate().unwrap()).unwrap();
+        let device = CpuDevice::new("cpu").tampered(Arc::new(Bend));
+        let result = device.compute(&Job::new(key, Work::MlDsaSign { message: vec![1; 64] }));
+        assert_eq!(result, Err(DeviceError::Fault { device: "cpu".to_owned() }));
     }
 
     #[test]

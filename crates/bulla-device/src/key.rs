@@ -12,6 +12,8 @@ use zeroize::Zeroizing;
 
 use crate::device::DeviceError;
 use crate::digest::Digest;
+use crate::ml_dsa::MlDsa;
+use crate::ml_kem::MlKem;
 use crate::prepared::Prepared;
 use crate::random::{RandomError, random_bytes};
 use crate::rejection::RejectionSecret;
@@ -51,12 +53,12 @@ impl Key {
         }
     }
 
-    /// RSA, or which curve.
+    /// RSA, which curve, or which parameter set.
     pub fn kind(&self) -> KeyKind {
         self.public().kind()
     }
 
-    /// Bits of the modulus or of the curve's field.
+    /// Bits of the modulus or of the curve's field; the number in the name of an ML-DSA or ML-KEM parameter set.
     pub fn bits(&self) -> u32 {
         self.public().bits()
     }
@@ -106,15 +108,19 @@ impl PublicKey {
     /// [`DeviceError::UnsupportedKey`] for a kind, curve or size outside the profile. [`DeviceError::Library`] for the
     /// point at infinity: OpenSSL reads it from a certificate (one byte 00), but does not hand it out as a key.
     pub fn new<T: openssl::pkey::HasPublic>(key: &PKeyRef<T>) -> Result<PublicKey, DeviceError> {
-        let bits = key.bits();
         let kind = KeyKind::of(key)?;
+        let bits = match kind {
+            KeyKind::Rsa | KeyKind::Ec(_) => key.bits(),
+            KeyKind::MlDsa(set) => set.number(),
+            KeyKind::MlKem(set) => set.number(),
+        };
         let spki = key.public_key_to_der()?;
         let mut id = [0; 32];
         id.copy_from_slice(&Digest::Sha256.hash(&spki));
         let key = PKey::public_key_from_der(&spki)?;
         let ec = match kind {
-            KeyKind::Rsa => None,
             KeyKind::Ec(_) => Some(key.ec_key()?),
+            KeyKind::Rsa | KeyKind::MlDsa(_) | KeyKind::MlKem(_) => None,
         };
         let has_common_exponent = kind == KeyKind::Rsa && *key.rsa()?.e() == *BigNum::from_u32(COMMON_EXPONENT)?;
         Ok(PublicKey(Arc::new(PublicInner {
@@ -133,12 +139,12 @@ impl PublicKey {
         self.0.id
     }
 
-    /// RSA, or which curve.
+    /// RSA, which curve, or which parameter set.
     pub fn kind(&self) -> KeyKind {
         self.0.kind
     }
 
-    /// Bits of the modulus or of the curve's field.
+    /// Bits of the modulus or of the curve's field; the number in the name of an ML-DSA or ML-KEM parameter set.
     pub fn bits(&self) -> u32 {
         self.0.bits
     }
@@ -200,6 +206,7 @@ impl PrivateKey {
         let (rsa, ec) = match public.kind() {
             KeyKind::Rsa => (Some(key.rsa()?), None),
             KeyKind::Ec(_) => (None, Some(key.ec_key()?)),
+            KeyKind::MlDsa(_) | KeyKind::MlKem(_) => (None, None),
         };
         let rejection = rsa.as_ref().map(RejectionSecret::of_rsa).transpose()?;
         let origin = Origin::Clear { key, rsa, ec };
@@ -247,12 +254,12 @@ impl PrivateKey {
         self.0.public.id()
     }
 
-    /// RSA, or which curve.
+    /// RSA, which curve, or which parameter set.
     pub fn kind(&self) -> KeyKind {
         self.0.public.kind()
     }
 
-    /// Bits of the modulus or of the curve's field.
+    /// Bits of the modulus or of the curve's field; the number in the name of an ML-DSA or ML-KEM parameter set.
     pub fn bits(&self) -> u32 {
         self.0.public.bits()
     }
@@ -313,6 +320,10 @@ pub enum KeyKind {
     Rsa,
     /// A NIST curve over a prime field.
     Ec(Curve),
+    /// ML-DSA, which signs.
+    MlDsa(MlDsa),
+    /// ML-KEM, which gives secrets to its owner.
+    MlKem(MlKem),
 }
 
 impl KeyKind {
@@ -322,6 +333,12 @@ impl KeyKind {
     /// [`DeviceError::UnsupportedKey`] for a kind, curve or size outside the profile.
     pub fn of<T: openssl::pkey::HasPublic>(key: &PKeyRef<T>) -> Result<KeyKind, DeviceError> {
         let unsupported = |what: String| Err(DeviceError::UnsupportedKey { what });
+        if let Some(set) = MlDsa::of(key) {
+            return Ok(KeyKind::MlDsa(set));
+        }
+        if let Some(set) = MlKem::of(key) {
+            return Ok(KeyKind::MlKem(set));
+        }
         match key.id() {
             Id::RSA => match key.bits() {
                 RSA_BITS_MIN..=RSA_BITS_MAX => Ok(KeyKind::Rsa),
@@ -344,6 +361,8 @@ impl fmt::Display for KeyKind {
         match self {
             KeyKind::Rsa => out.write_str("RSA"),
             KeyKind::Ec(curve) => write!(out, "{curve}"),
+            KeyKind::MlDsa(set) => write!(out, "{set}"),
+            KeyKind::MlKem(set) => write!(out, "{set}"),
         }
     }
 }

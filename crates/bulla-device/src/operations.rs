@@ -6,7 +6,7 @@ use crate::work::Operation;
 
 /// A set of operations, as OPERATIONS of a device says it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Operations(u8);
+pub struct Operations(u16);
 
 /// A word, and the operations that it stands for. A word that stands for others comes before them.
 struct Word {
@@ -14,10 +14,13 @@ struct Word {
     operations: Operations,
 }
 
+/// How many words there are.
+const WORDS: usize = 18;
+
 const fn of(all: &[Operation]) -> Operations {
     let (mut bits, mut at) = (0, 0);
     while at < all.len() {
-        bits |= 1 << all[at] as u8;
+        bits |= 1 << all[at] as u16;
         at += 1;
     }
     Operations(bits)
@@ -27,13 +30,13 @@ const fn word(word: &'static str, operations: &[Operation]) -> Word {
     Word { word, operations: of(operations) }
 }
 
-const TABLE: [Word; 14] = [
+const TABLE: [Word; WORDS] = [
     word("ALL", Operation::ALL),
     word("NONE", &[]),
-    word("SIGN", &[Operation::RsaSign, Operation::EcdsaSign]),
-    word("VERIFY", &[Operation::RsaVerify, Operation::EcdsaVerify]),
-    word("WRAP", &[Operation::RsaWrap, Operation::EcdhEphemeral]),
-    word("UNWRAP", &[Operation::RsaUnwrap, Operation::EcdhDerive]),
+    word("SIGN", &[Operation::RsaSign, Operation::EcdsaSign, Operation::MlDsaSign]),
+    word("VERIFY", &[Operation::RsaVerify, Operation::EcdsaVerify, Operation::MlDsaVerify]),
+    word("WRAP", &[Operation::RsaWrap, Operation::EcdhEphemeral, Operation::MlKemEncapsulate]),
+    word("UNWRAP", &[Operation::RsaUnwrap, Operation::EcdhDerive, Operation::MlKemDecapsulate]),
     word("RSASIGN", &[Operation::RsaSign]),
     word("RSAVERIFY", &[Operation::RsaVerify]),
     word("RSAWRAP", &[Operation::RsaWrap]),
@@ -42,6 +45,10 @@ const TABLE: [Word; 14] = [
     word("ECVERIFY", &[Operation::EcdsaVerify]),
     word("ECWRAP", &[Operation::EcdhEphemeral]),
     word("ECUNWRAP", &[Operation::EcdhDerive]),
+    word("MLDSASIGN", &[Operation::MlDsaSign]),
+    word("MLDSAVERIFY", &[Operation::MlDsaVerify]),
+    word("MLKEMWRAP", &[Operation::MlKemEncapsulate]),
+    word("MLKEMUNWRAP", &[Operation::MlKemDecapsulate]),
 ];
 
 impl Operations {
@@ -49,8 +56,8 @@ impl Operations {
     pub const ALL: Operations = of(Operation::ALL);
 
     /// The words for operations.
-    pub const WORDS: [&'static str; 14] = {
-        let (mut words, mut at) = ([""; 14], 0);
+    pub const WORDS: [&'static str; WORDS] = {
+        let (mut words, mut at) = ([""; WORDS], 0);
         while at < TABLE.len() {
             words[at] = TABLE[at].word;
             at += 1;
@@ -82,7 +89,7 @@ impl Operations {
 
     /// Whether it has an operation.
     pub const fn contains(self, operation: Operation) -> bool {
-        self.0 & 1 << operation as u8 != 0
+        self.0 & 1 << operation as u16 != 0
     }
 }
 
@@ -107,7 +114,7 @@ mod tests {
         for words in [&["ALL"][..], &["NONE"], &["SIGN", "RSAUNWRAP"], &["SIGN", "VERIFY", "WRAP", "ECUNWRAP"]] {
             assert_eq!(Operations::of_words(words).words(), words);
         }
-        let all = ["SIGN", "RSAVERIFY", "ECVERIFY", "WRAP", "UNWRAP"];
+        let all = ["SIGN", "RSAVERIFY", "ECVERIFY", "MLDSAVERIFY", "WRAP", "UNWRAP"];
         assert_eq!(Operations::of_words(all).words(), ["ALL"]);
         assert_eq!(Operations::of_words(["NONE", "SIGN", "ECSIGN"]).to_string(), "SIGN");
     }

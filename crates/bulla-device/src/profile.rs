@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::ml_dsa::MlDsa;
+use crate::ml_kem::MlKem;
 use crate::work::{Form, Shape};
 
 /// Where a service time is from; said wherever it is shown.
@@ -82,7 +84,7 @@ impl fmt::Display for ProfileError {
 /// Longest service time that a profile takes.
 pub(crate) const SERVICE_TIME_MAX: Duration = Duration::from_secs(60);
 /// The words for forms in service times.
-const FORMS: [(&str, Form); 7] = [
+const FORMS: [(&str, Form); 11] = [
     ("RSA-CRT", Form::RsaCrt),
     ("RSA-ME", Form::RsaMe),
     ("RSA-MEPRIV", Form::RsaMePrivate),
@@ -90,6 +92,10 @@ const FORMS: [(&str, Form); 7] = [
     ("ECDSA-VERIFY", Form::EcdsaVerify),
     ("ECDH", Form::Ecdh),
     ("ECDH-EPHEMERAL", Form::EcdhEphemeral),
+    ("ML-DSA-SIGN", Form::MlDsaSign),
+    ("ML-DSA-VERIFY", Form::MlDsaVerify),
+    ("ML-KEM-ENCAPSULATE", Form::MlKemEncapsulate),
+    ("ML-KEM-DECAPSULATE", Form::MlKemDecapsulate),
 ];
 const RSA_BITS: [u32; 4] = [1024, 2048, 3072, 4096];
 const EC_BITS: [u32; 5] = [192, 224, 256, 384, 521];
@@ -210,8 +216,12 @@ fn read_time(part: &str) -> Option<ServiceTime> {
     let (form, bits) = operation.trim().rsplit_once('-')?;
     let bits = bits.parse().ok()?;
     let form = FORMS.iter().find(|(word, _)| word.eq_ignore_ascii_case(form)).map(|(_, form)| *form)?;
-    let rsa = matches!(form, Form::RsaCrt | Form::RsaMe | Form::RsaMePrivate);
-    let known = if rsa { RSA_BITS.contains(&bits) } else { EC_BITS.contains(&bits) };
+    let known = match form {
+        Form::RsaCrt | Form::RsaMe | Form::RsaMePrivate => RSA_BITS.contains(&bits),
+        Form::EcdsaSign | Form::EcdsaVerify | Form::Ecdh | Form::EcdhEphemeral => EC_BITS.contains(&bits),
+        Form::MlDsaSign | Form::MlDsaVerify => MlDsa::ALL.iter().any(|set| set.number() == bits),
+        Form::MlKemEncapsulate | Form::MlKemDecapsulate => MlKem::ALL.iter().any(|set| set.number() == bits),
+    };
     let micros: f64 = micros.trim().parse().ok().filter(|micros: &f64| micros.is_finite() && *micros > 0.0)?;
     let time = Duration::try_from_secs_f64(micros / 1e6).ok().filter(|time| *time <= SERVICE_TIME_MAX)?;
     known.then_some(ServiceTime { shape: Shape { form, bits }, time, mark: Mark::Given })
@@ -235,9 +245,18 @@ mod tests {
         let coprocessor = Profile::coprocessor().with_times("rsa-crt-2048 = 1000, ECDSA-VERIFY-521=12.5").unwrap();
         assert_eq!(time(&coprocessor, Form::RsaCrt, 2048), Some((1000.0, Mark::Given)));
         assert_eq!(time(&coprocessor, Form::EcdsaVerify, 521), Some((12.5, Mark::Given)));
-        for wrong in
-            ["RSA-CRT-2047=5", "RSA-CRT-2048", "RSA-CRT-2048=-1", "AES-256=1", "RSA-CRT-2048=1e99", "ECDH-256=nan"]
-        {
+        let lattice = Profile::accelerator().with_times("ML-DSA-SIGN-65=300,ML-KEM-DECAPSULATE-768=25").unwrap();
+        assert_eq!(time(&lattice, Form::MlDsaSign, 65), Some((300.0, Mark::Given)));
+        assert_eq!(time(&lattice, Form::MlKemDecapsulate, 768), Some((25.0, Mark::Given)));
+        for wrong in [
+            "RSA-CRT-2047=5",
+            "RSA-CRT-2048",
+            "RSA-CRT-2048=-1",
+            "AES-256=1",
+            "ML-DSA-SIGN-66=1",
+            "RSA-CRT-2048=1e99",
+            "ECDH-256=nan",
+        ] {
             assert_eq!(Profile::accelerator().with_times(wrong), Err(ProfileError { text: wrong.to_owned() }));
         }
     }

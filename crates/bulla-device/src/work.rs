@@ -86,6 +86,29 @@ pub enum Work {
     /// [`Curve::point_len`]: crate::Curve::point_len
     /// [`Curve::coordinate_len`]: crate::Curve::coordinate_len
     EcdhEphemeral,
+    /// An ML-DSA signature over a whole message, with an empty context (FIPS 204, algorithm 2).
+    MlDsaSign {
+        /// What is signed.
+        message: Vec<u8>,
+    },
+    /// Whether an ML-DSA signature is the key's. The output is empty; one that is not is
+    /// [`DeviceError::BadSignature`].
+    MlDsaVerify {
+        /// What was signed.
+        message: Vec<u8>,
+        /// As it arrived.
+        signature: Vec<u8>,
+    },
+    /// A new secret for the owner of an ML-KEM key (FIPS 203, algorithm 20). The output is the ciphertext, and behind
+    /// it the secret ([`MlKem::ciphertext_len`](crate::MlKem::ciphertext_len) and
+    /// [`ML_KEM_SECRET_BYTES`](crate::ML_KEM_SECRET_BYTES) bytes).
+    MlKemEncapsulate,
+    /// The secret in an ML-KEM ciphertext (FIPS 203, algorithm 21). One that was changed gives another secret, always
+    /// the same; one of another length is answered with random bytes.
+    MlKemDecapsulate {
+        /// The ciphertext as it arrived.
+        ciphertext: Vec<u8>,
+    },
 }
 
 impl Work {
@@ -96,8 +119,15 @@ impl Work {
             | Work::RsaPrivate { .. }
             | Work::EcdsaSign { .. }
             | Work::RsaUnwrap { .. }
-            | Work::EcdhDerive { .. } => true,
-            Work::RsaVerify { .. } | Work::EcdsaVerify { .. } | Work::RsaWrap { .. } | Work::EcdhEphemeral => false,
+            | Work::EcdhDerive { .. }
+            | Work::MlDsaSign { .. }
+            | Work::MlKemDecapsulate { .. } => true,
+            Work::RsaVerify { .. }
+            | Work::EcdsaVerify { .. }
+            | Work::RsaWrap { .. }
+            | Work::EcdhEphemeral
+            | Work::MlDsaVerify { .. }
+            | Work::MlKemEncapsulate => false,
         }
     }
 
@@ -113,6 +143,10 @@ impl Work {
             Work::EcdsaVerify { .. } => Operation::EcdsaVerify,
             Work::RsaWrap { .. } => Operation::RsaWrap,
             Work::EcdhEphemeral => Operation::EcdhEphemeral,
+            Work::MlDsaSign { .. } => Operation::MlDsaSign,
+            Work::MlDsaVerify { .. } => Operation::MlDsaVerify,
+            Work::MlKemEncapsulate => Operation::MlKemEncapsulate,
+            Work::MlKemDecapsulate { .. } => Operation::MlKemDecapsulate,
         }
     }
 }
@@ -136,6 +170,14 @@ pub enum Operation {
     EcdhDerive,
     /// A new key pair and an ECDH derivation with it.
     EcdhEphemeral,
+    /// An ML-DSA signature.
+    MlDsaSign,
+    /// The check of an ML-DSA signature.
+    MlDsaVerify,
+    /// An ML-KEM secret for the owner of a key.
+    MlKemEncapsulate,
+    /// The secret in an ML-KEM ciphertext.
+    MlKemDecapsulate,
 }
 
 impl Operation {
@@ -149,6 +191,10 @@ impl Operation {
         Operation::EcdsaVerify,
         Operation::EcdhDerive,
         Operation::EcdhEphemeral,
+        Operation::MlDsaSign,
+        Operation::MlDsaVerify,
+        Operation::MlKemEncapsulate,
+        Operation::MlKemDecapsulate,
     ];
 
     /// The name in meters and reports.
@@ -162,6 +208,10 @@ impl Operation {
             Operation::EcdsaVerify => "ECDSA-VERIFY",
             Operation::EcdhDerive => "ECDH-DERIVE",
             Operation::EcdhEphemeral => "ECDH-EPHEMERAL",
+            Operation::MlDsaSign => "ML-DSA-SIGN",
+            Operation::MlDsaVerify => "ML-DSA-VERIFY",
+            Operation::MlKemEncapsulate => "ML-KEM-ENCAPSULATE",
+            Operation::MlKemDecapsulate => "ML-KEM-DECAPSULATE",
         }
     }
 }
@@ -178,7 +228,7 @@ impl fmt::Display for Operation {
 pub struct Shape {
     /// The arithmetic.
     pub form: Form,
-    /// Bits of the modulus or of the curve's field.
+    /// Bits of the modulus or of the curve's field; the number in the name of an ML-DSA or ML-KEM parameter set.
     pub bits: u32,
 }
 
@@ -200,6 +250,14 @@ pub enum Form {
     Ecdh,
     /// That, and a new key pair.
     EcdhEphemeral,
+    /// An ML-DSA signature.
+    MlDsaSign,
+    /// The check of an ML-DSA signature.
+    MlDsaVerify,
+    /// An ML-KEM encapsulation.
+    MlKemEncapsulate,
+    /// An ML-KEM decapsulation.
+    MlKemDecapsulate,
 }
 
 impl Form {
@@ -213,6 +271,10 @@ impl Form {
             Form::EcdsaVerify => "ECDSA VERIFY",
             Form::Ecdh => "ECDH",
             Form::EcdhEphemeral => "ECDH EPHEMERAL",
+            Form::MlDsaSign => "ML-DSA SIGN",
+            Form::MlDsaVerify => "ML-DSA VERIFY",
+            Form::MlKemEncapsulate => "ML-KEM ENCAPSULATE",
+            Form::MlKemDecapsulate => "ML-KEM DECAPSULATE",
         }
     }
 }
@@ -290,6 +352,10 @@ impl Job {
             Work::EcdsaVerify { .. } => Form::EcdsaVerify,
             Work::EcdhDerive { .. } => Form::Ecdh,
             Work::EcdhEphemeral => Form::EcdhEphemeral,
+            Work::MlDsaSign { .. } => Form::MlDsaSign,
+            Work::MlDsaVerify { .. } => Form::MlDsaVerify,
+            Work::MlKemEncapsulate => Form::MlKemEncapsulate,
+            Work::MlKemDecapsulate { .. } => Form::MlKemDecapsulate,
         };
         Shape { form, bits: self.key.bits() }
     }
@@ -307,21 +373,33 @@ impl Job {
     /// # Errors
     /// [`DeviceError::WrongKey`].
     pub fn check_key(&self) -> Result<(), DeviceError> {
-        let wrong = |why| Err(DeviceError::WrongKey { why });
-        match (&*self.work, self.key.kind()) {
-            (Work::RsaSign { .. } | Work::RsaPrivate { .. } | Work::RsaVerify { .. }, KeyKind::Ec(_)) => {
-                wrong("an RSA signature needs an RSA key")
+        let (fits, why) = match (&*self.work, self.key.kind()) {
+            (Work::RsaSign { .. } | Work::RsaPrivate { .. } | Work::RsaVerify { .. }, kind) => {
+                (kind == KeyKind::Rsa, "an RSA signature needs an RSA key")
             }
-            (Work::RsaUnwrap { .. } | Work::RsaWrap { .. }, KeyKind::Ec(_)) => wrong("an unwrap needs an RSA key"),
-            (Work::EcdsaSign { .. } | Work::EcdsaVerify { .. }, KeyKind::Rsa) => {
-                wrong("an ECDSA signature needs an EC key")
+            (Work::RsaUnwrap { .. } | Work::RsaWrap { .. }, kind) => {
+                (kind == KeyKind::Rsa, "an unwrap needs an RSA key")
             }
-            (Work::EcdhDerive { .. } | Work::EcdhEphemeral, KeyKind::Rsa) => wrong("a key agreement needs an EC key"),
-            (work, _) if work.needs_private_key() && self.key.private().is_none() => {
-                wrong("a private key is needed, this is a public one")
+            (Work::EcdsaSign { .. } | Work::EcdsaVerify { .. }, kind) => {
+                (matches!(kind, KeyKind::Ec(_)), "an ECDSA signature needs an EC key")
             }
-            _ => Ok(()),
+            (Work::EcdhDerive { .. } | Work::EcdhEphemeral, kind) => {
+                (matches!(kind, KeyKind::Ec(_)), "a key agreement needs an EC key")
+            }
+            (Work::MlDsaSign { .. } | Work::MlDsaVerify { .. }, kind) => {
+                (matches!(kind, KeyKind::MlDsa(_)), "an ML-DSA signature needs an ML-DSA key")
+            }
+            (Work::MlKemEncapsulate | Work::MlKemDecapsulate { .. }, kind) => {
+                (matches!(kind, KeyKind::MlKem(_)), "an encapsulated secret needs an ML-KEM key")
+            }
+        };
+        if !fits {
+            return Err(DeviceError::WrongKey { why });
         }
+        if self.work.needs_private_key() && self.key.private().is_none() {
+            return Err(DeviceError::WrongKey { why: "a private key is needed, this is a public one" });
+        }
+        Ok(())
     }
 }
 

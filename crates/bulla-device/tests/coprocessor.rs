@@ -177,6 +177,7 @@ fn a_key_made_on_the_token_is_found_by_its_uri_and_does_everything() {
                 let derived = run(&mut *engine, &key, Work::EcdhDerive { peer: point.to_vec() }).expect("a secret");
                 assert_eq!(&*derived, secret);
             }
+            other => panic!("a token made {other}"),
         }
     }
 }

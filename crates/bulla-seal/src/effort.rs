@@ -90,7 +90,9 @@ impl Tally {
         let Some(counts) = &self.0 else { return };
         // It was counted on this thread a moment ago.
         match operation {
-            Operation::RsaVerify | Operation::EcdsaVerify => counts.verifies.fetch_sub(1, Ordering::Relaxed),
+            Operation::RsaVerify | Operation::EcdsaVerify | Operation::MlDsaVerify => {
+                counts.verifies.fetch_sub(1, Ordering::Relaxed)
+            }
             _ => {
                 counts.unwraps.fetch_sub(1, Ordering::Relaxed);
                 counts.cache_hits.fetch_add(1, Ordering::Relaxed)
@@ -155,10 +157,10 @@ impl Tally {
     fn operation(&self, operation: Operation) {
         let Some(counts) = &self.0 else { return };
         let count = match operation {
-            Operation::RsaSign | Operation::EcdsaSign => &counts.signs,
-            Operation::RsaVerify | Operation::EcdsaVerify => &counts.verifies,
-            Operation::RsaWrap | Operation::EcdhEphemeral => &counts.wraps,
-            Operation::RsaUnwrap | Operation::EcdhDerive => &counts.unwraps,
+            Operation::RsaSign | Operation::EcdsaSign | Operation::MlDsaSign => &counts.signs,
+            Operation::RsaVerify | Operation::EcdsaVerify | Operation::MlDsaVerify => &counts.verifies,
+            Operation::RsaWrap | Operation::EcdhEphemeral | Operation::MlKemEncapsulate => &counts.wraps,
+            Operation::RsaUnwrap | Operation::EcdhDerive | Operation::MlKemDecapsulate => &counts.unwraps,
         };
         count.fetch_add(1, Ordering::Relaxed);
     }

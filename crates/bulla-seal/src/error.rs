@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use bulla_device::{DeviceError, RandomError};
+use bulla_device::{DeviceError, Digest, RandomError};
 
-use crate::certificate::CertificateError;
+use crate::certificate::{CertificateError, KeyKind};
 use crate::dn::Dn;
-use crate::policy::{PolicyError, Quality};
+use crate::policy::{PolicyError, Pqc, Quality};
 
 /// MQRC_SECURITY_ERROR.
 pub const MQRC_SECURITY_ERROR: u32 = 2063;
@@ -28,10 +28,22 @@ pub enum SealError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The administrator's turn: RSA-PSS with this digest does not fit into the signer's key.
+    /// The administrator's turn: RSA-PSS with this digest does not fit into the signer's key, or the digest is weaker than
+    /// an ML-DSA signature (RFC 9882, table 1).
     SignatureDoesNotFit {
-        /// Bits of the signer's modulus.
+        /// The kind of the signer's key.
+        kind: KeyKind,
+        /// Bits of the signer's modulus, or the number in the name of its parameter set.
         bits: u32,
+        /// The policy's digest.
+        digest: Digest,
+    },
+    /// The ring owner's turn, or the administrator's: the signer's keys are all of kinds that PQC does not allow.
+    SignerOfOtherKind {
+        /// The name of one.
+        dn: Dn,
+        /// What the policy says.
+        pqc: Pqc,
     },
     /// The application's turn: under SEALEDAT(CLIENT) the queue manager does not seal.
     ClientMustSeal,
@@ -77,6 +89,7 @@ impl SealError {
             SealError::Certificate(error) => error.cause(),
             SealError::RecipientKey { .. } => "recipient-key",
             SealError::SignatureDoesNotFit { .. } => "signature-does-not-fit",
+            SealError::SignerOfOtherKind { .. } => "signer-key",
             SealError::ClientMustSeal => "sealed-at-client",
             SealError::TooLong { .. } => "binding-too-long",
             SealError::MessageTooLong { .. } => "too-long",
@@ -103,8 +116,15 @@ impl fmt::Display for SealError {
             SealError::Policy(error) => write!(out, "the policy cannot be satisfied: {error}"),
             SealError::Certificate(error) => error.fmt(out),
             SealError::RecipientKey { dn, why } => write!(out, "recipient dn=\"{dn}\": {why}"),
-            SealError::SignatureDoesNotFit { bits } => {
+            SealError::SignatureDoesNotFit { kind: KeyKind::MlDsa(set), digest, .. } => {
+                write!(out, "SIGNALG({digest}) is weaker than a signature with {set}; it takes SHA512")
+            }
+            SealError::SignatureDoesNotFit { bits, .. } => {
                 write!(out, "SIGNPAD(PSS) with this SIGNALG does not fit into an RSA key of {bits} bits")
+            }
+            SealError::SignerOfOtherKind { dn, pqc } => {
+                let wants = if *pqc == Pqc::Required { "an ML-DSA key" } else { "an RSA or EC key, or PQC(ALLOWED)" };
+                write!(out, "no key of dn=\"{dn}\" signs under PQC({pqc}): it takes {wants}")
             }
             SealError::ClientMustSeal => {
                 out.write_str("SEALEDAT(CLIENT): the application must seal this message itself")

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use bulla_device::MlDsa;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -258,6 +259,9 @@ fn of_signer(signer: &SignerInfo<'_>, certificates: &[Certificate]) -> Result<In
         SignatureKind::RsaPkcs1 => "RSA PKCS#1 v1.5",
         SignatureKind::RsaPss { .. } => "RSA-PSS",
         SignatureKind::Ecdsa => "ECDSA",
+        SignatureKind::MlDsa(MlDsa::MlDsa44) => "ML-DSA-44",
+        SignatureKind::MlDsa(MlDsa::MlDsa65) => "ML-DSA-65",
+        SignatureKind::MlDsa(MlDsa::MlDsa87) => "ML-DSA-87",
     };
     Ok(InspectedSigner {
         dn: certificate.map(|certificate| certificate.dn().to_string()),
@@ -279,6 +283,7 @@ fn of_recipient(recipient: &Recipient<'_>) -> InspectedRecipient {
         Transport::Ecdh { kdf, wrap_len, .. } => {
             format!("ephemeral ECDH with {kdf}, AES-{} key wrap", wrap_len.saturating_mul(8))
         }
+        Transport::Kem { set, .. } => format!("{set} with HKDF and SHA256, AES-256 key wrap"),
     };
     InspectedRecipient { name: name_text(&recipient.name), algorithm }
 }

@@ -11,9 +11,12 @@ use bulla_device::{DeviceError, Digest, Job, KeyKind, Output, Random, RsaPadding
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
+use crate::cms::algorithm::SignatureKind;
 use crate::cms::attributes::{Attributes, Binding, Ours, read_content, read_recipients, sha256};
 use crate::cms::batch::BatchSigned;
-use crate::cms::enveloped::{Enveloped, Recipient, Transport, derive_key, shared_info};
+use crate::cms::enveloped::{
+    Enveloped, KEM_WRAPPING_KEY_BYTES, Recipient, Transport, derive_key, kem_other_info, shared_info,
+};
 use crate::cms::reader::Malformed;
 use crate::cms::signed::{SignedData, SignerInfo};
 use crate::cms::{self, Container, Name};
@@ -21,7 +24,7 @@ use crate::effort::Tally;
 use crate::error::{OpenError, other_quality};
 use crate::message::{Content, Expect, Opened, Packing, SealInfo, SealedBinding, Verified};
 use crate::on_behalf::OnBehalfOf;
-use crate::policy::{KeyTransport, Policy, Quality, Toleration};
+use crate::policy::{KeyTransport, Policy, Pqc, Quality, Toleration};
 use crate::ring::{Own, Ring};
 use crate::step::Step;
 use crate::symmetric::{self, CONTENT_BYTES_MAX, WRAP_OVERHEAD_BYTES};
@@ -673,6 +676,7 @@ impl Question {
         if self.policy.sign != Some(signer.digest) {
             return Err(OpenError::WeakerThanPolicy { what: "another signature digest than SIGNALG" });
         }
+        check_pqc(&self.policy, matches!(signer.kind, SignatureKind::MlDsa(_)))?;
         let attributes = signer.attributes;
         attributes.check_content_type(crate::oid::ID_DATA)?;
         if *signer.digest.hash(signed.payload) != *attributes.digest()? {
@@ -697,6 +701,7 @@ impl Question {
             return Err(OpenError::Tampered { what: "the path to what was signed" });
         }
         for signer in &batch.signed.signers {
+            check_pqc(&self.policy, matches!(signer.kind, SignatureKind::MlDsa(_)))?;
             signer.attributes.check_content_type(crate::oid::BATCH_ROOT)?;
             if *digest.hash(batch.signed.payload) != *signer.attributes.digest()? {
                 return Err(OpenError::Tampered { what: "the digest of the batch's root" });
@@ -711,7 +716,7 @@ fn on_behalf_of(ours: &Ours<'_>) -> Result<Option<OnBehalfOf>, Malformed> {
     ours.on_behalf_of.map(OnBehalfOf::read).transpose()
 }
 
-/// Content cipher, key transport and key wrap must be the policy's, each recipient's of them: a
+/// Content cipher, key transport and key wrap must be the policy's, and what PQC says of recipients, each recipient's of them: a
 /// recipient info of another cipher pasted into this envelope would otherwise make the opener answer
 /// questions about that other cipher's key.
 fn match_envelope(policy: &Policy, envelope: &Enveloped<'_>) -> Result<(), OpenError> {
@@ -724,10 +729,23 @@ fn match_envelope(policy: &Policy, envelope: &Enveloped<'_>) -> Result<(), OpenE
             | (Transport::Rsa(RsaPadding::Pkcs1), KeyTransport::Pkcs1) => {}
             (Transport::Ecdh { wrap_len, .. }, KeyTransport::Auto | KeyTransport::Pkcs1)
                 if wrap_len == envelope.cipher.key_len() => {}
+            (Transport::Kem { .. }, KeyTransport::Auto | KeyTransport::Pkcs1)
+                if envelope.cipher.key_len() == KEM_WRAPPING_KEY_BYTES => {}
             _ => return Err(OpenError::WeakerThanPolicy { what: "another key transport than KEYWRAP" }),
         }
+        check_pqc(policy, matches!(recipient.transport, Transport::Kem { .. }))?;
     }
     Ok(())
+}
+
+/// Whether PQC allows a signer or a recipient of that kind. One recipient with an RSA or EC key is a way to the content
+/// that needs no other, so none may have one under PQC(REQUIRED).
+fn check_pqc(policy: &Policy, is_post_quantum: bool) -> Result<(), OpenError> {
+    match (policy.pqc, is_post_quantum) {
+        (Pqc::None, true) => Err(OpenError::WeakerThanPolicy { what: "ML-KEM or ML-DSA, and PQC(NONE)" }),
+        (Pqc::Required, false) => Err(OpenError::WeakerThanPolicy { what: "RSA or EC keys, and PQC(REQUIRED)" }),
+        _ => Ok(()),
+    }
 }
 
 fn unwrap_work(envelope: &Enveloped<'_>, recipient: &Recipient<'_>, own: &Own) -> Result<Work, OpenError> {
@@ -738,6 +756,9 @@ fn unwrap_work(envelope: &Enveloped<'_>, recipient: &Recipient<'_>, own: &Own) -
             expected_len: envelope.cipher.key_len(),
         }),
         (Transport::Ecdh { point, .. }, KeyKind::Ec(_)) => Ok(Work::EcdhDerive { peer: point.to_vec() }),
+        (Transport::Kem { set, ciphertext, .. }, KeyKind::MlKem(own)) if set == own => {
+            Ok(Work::MlKemDecapsulate { ciphertext: ciphertext.to_vec() })
+        }
         _ => Err(Malformed("a recipient's key and its transport disagree").into()),
     }
 }
@@ -748,6 +769,8 @@ enum KeyWay {
     Transport,
     /// The answer is a shared secret.
     Agreement { kdf: Digest, wrap_len: usize, shared: Vec<u8>, encrypted_key: Vec<u8> },
+    /// The answer is an encapsulated secret.
+    Encapsulation { other_info: Vec<u8>, encrypted_key: Vec<u8> },
 }
 
 impl KeyWay {
@@ -760,6 +783,10 @@ impl KeyWay {
                 shared: shared_info(wrap, ukm, wrap_len),
                 encrypted_key: recipient.encrypted_key.to_vec(),
             },
+            Transport::Kem { ukm, .. } => KeyWay::Encapsulation {
+                other_info: kem_other_info(ukm),
+                encrypted_key: recipient.encrypted_key.to_vec(),
+            },
         }
     }
 
@@ -769,6 +796,11 @@ impl KeyWay {
             KeyWay::Transport => Some(Zeroizing::new(secret.to_vec())),
             KeyWay::Agreement { kdf, wrap_len, shared, encrypted_key } => {
                 let wrapping = derive_key(*kdf, secret, shared, *wrap_len);
+                let fits = encrypted_key.len() == len + WRAP_OVERHEAD_BYTES;
+                if fits { symmetric::unwrap_key(&wrapping, encrypted_key) } else { None }
+            }
+            KeyWay::Encapsulation { other_info, encrypted_key } => {
+                let wrapping = symmetric::hkdf_sha256(secret, other_info, KEM_WRAPPING_KEY_BYTES)?;
                 let fits = encrypted_key.len() == len + WRAP_OVERHEAD_BYTES;
                 if fits { symmetric::unwrap_key(&wrapping, encrypted_key) } else { None }
             }

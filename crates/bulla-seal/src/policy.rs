@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::certificate::KeyKind;
 use crate::dn::Dn;
 
 /// The signature digest of a policy; the same type that the devices use.
@@ -67,6 +68,8 @@ pub struct Policy {
     pub key_transport: KeyTransport,
     /// REVOCATION: what is asked of revocation lists. A ring may ask for more.
     pub revocation: Revocation,
+    /// PQC: whether keys that withstand a quantum computer may, or must, sign and be recipients.
+    pub pqc: Pqc,
 }
 
 impl Policy {
@@ -90,6 +93,7 @@ impl Policy {
             signature_scheme: SignatureScheme::default(),
             key_transport: KeyTransport::default(),
             revocation: Revocation::default(),
+            pqc: Pqc::default(),
         }
     }
 
@@ -195,6 +199,7 @@ impl Policy {
             return Err(PolicyError::SignerWithoutSignature);
         }
         self.check_sign_batch()?;
+        self.check_pqc()?;
         if self.key_reuse != KeyReuse::Never && self.quality() != Quality::Confidentiality {
             return Err(PolicyError::KeyReuse { quality: self.quality() });
         }
@@ -208,6 +213,16 @@ impl Policy {
 }
 
 impl Policy {
+    /// Beside ML-KEM, AES-128 would be what is broken first (RFC 9936, section 2.2.2 and CNSA 2.0 ask for AES-256).
+    fn check_pqc(&self) -> Result<(), PolicyError> {
+        match self.encrypt {
+            Some(cipher) if self.pqc == Pqc::Required && cipher.key_len() < 32 => {
+                Err(PolicyError::PqcCipher { cipher })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check_sign_batch(&self) -> Result<(), PolicyError> {
         match self.sign_batch {
             1 => Ok(()),
@@ -411,6 +426,32 @@ keywords! {
     }
 }
 
+keywords! {
+    /// PQC: whether ML-DSA signs and ML-KEM keys are recipients.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    Pqc("PQC") {
+        /// Neither: RSA and elliptic curves alone.
+        #[default]
+        None = "NONE",
+        /// Where a signer or recipient has such a key it is taken; the others' keys are RSA or EC. Each recipient opens the
+        /// message on its own, so it is as strong as the weakest of them.
+        Allowed = "ALLOWED",
+        /// Nothing else: no message with an RSA or EC signer or recipient is sealed or opened.
+        Required = "REQUIRED",
+    }
+}
+
+impl Pqc {
+    /// Whether a key of this kind may sign, or be a recipient.
+    pub fn allows(self, kind: KeyKind) -> bool {
+        match self {
+            Pqc::None => !kind.is_post_quantum(),
+            Pqc::Allowed => true,
+            Pqc::Required => kind.is_post_quantum(),
+        }
+    }
+}
+
 /// KEYREUSE: how many more messages use a content key after its first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum KeyReuse {
@@ -532,6 +573,11 @@ pub enum PolicyError {
     SignBatchWithoutSignature,
     /// SIGNBATCH above 1 with a CBC cipher.
     SignBatchWithCbc,
+    /// PQC(REQUIRED) with AES-128.
+    PqcCipher {
+        /// The cipher asked for.
+        cipher: ContentCipher,
+    },
     /// KEYREUSE where each message needs a private-key operation anyway, or has no key at all.
     KeyReuse {
         /// The quality that the policy asks for.
@@ -612,6 +658,9 @@ impl fmt::Display for PolicyError {
                 "SIGNBATCH above 1 is for AES128 and AES256: with a CBC cipher each message needs a signature of its \
                  own",
             ),
+            PolicyError::PqcCipher { cipher } => {
+                write!(out, "PQC(REQUIRED) needs ENCALG(AES256) or ENCALG(AES256CBC), not {cipher}")
+            }
             PolicyError::KeyReuse { quality: Quality::Privacy | Quality::Integrity } => {
                 out.write_str("KEYREUSE is for confidentiality only: drop SIGNALG or KEYREUSE")
             }
@@ -774,6 +823,7 @@ mod tests {
         all(SignatureScheme::ALL);
         all(KeyTransport::ALL);
         all(Revocation::ALL);
+        all(Pqc::ALL);
         all(&[KeyReuse::Never, KeyReuse::Count(7), KeyReuse::Unlimited]);
         assert_eq!("ROT13".parse::<ContentCipher>().unwrap_err().to_string(), "ENCALG has no value ROT13");
     }

@@ -8,12 +8,13 @@ use bytes::Bytes;
 use zeroize::Zeroizing;
 
 use crate::batch::{self, BatchKey, By, Leaf, Proof, own_signature};
-use crate::certificate::{Certificate, Usage};
+use crate::certificate::{Certificate, CertificateError, KeyKind, Usage};
 use crate::cms::attributes::{self, AttributeWriter, CONTENT_TYPE_ATTRIBUTE_BYTES, RECIPIENTS_ATTRIBUTE_BYTES};
 use crate::cms::batch::{BatchLayout, Branch};
-use crate::cms::enveloped::{EnvelopeLayout, recipient_set};
+use crate::cms::enveloped::{EnvelopeLayout, RecipientKinds, recipient_set};
 use crate::cms::signed::SignedLayout;
 use crate::cms::writer::Writer;
+use crate::dn::Dn;
 use crate::effort::Tally;
 use crate::error::SealError;
 use crate::message::{
@@ -21,7 +22,7 @@ use crate::message::{
 };
 use crate::oid;
 use crate::on_behalf::OnBehalfOf;
-use crate::policy::{ContentCipher, KeyReuse, Policy, Quality, SealedAt};
+use crate::policy::{ContentCipher, KeyReuse, Policy, Pqc, Quality, SealedAt};
 use crate::ring::Ring;
 use crate::signer::Signer;
 use crate::step::Step;
@@ -153,7 +154,7 @@ impl Sealer {
         EnvelopeLayout {
             cipher,
             recipients: &self.parties.recipients_size,
-            agreement: self.parties.agreement,
+            kinds: self.parties.kinds,
             attributes_len,
             plaintext_len,
         }
@@ -311,8 +312,8 @@ impl Sealer {
         let mut key = Zeroizing::new(vec![0; cipher.key_len()]);
         rng.fill(&mut key)?;
         tally.content_key();
-        let agreement = self.parties.agreement;
-        let terms = Terms { cipher, reuse, agreement, born: now, epoch: self.pool.epoch() };
+        let kinds = self.parties.kinds;
+        let terms = Terms { cipher, reuse, kinds, born: now, epoch: self.pool.epoch() };
         let key = Output::new(std::mem::take(&mut *key));
         let names = Arc::clone(&self.parties.names);
         Wrapping::start(key, Arc::clone(&self.parties.recipients), tally.clone(), move |key, recipients| {
@@ -351,8 +352,7 @@ struct Parties {
     recipients: Arc<[Recipient]>,
     /// Their names, sorted.
     names: Arc<[Bytes]>,
-    /// Whether a recipient agrees on a key.
-    agreement: bool,
+    kinds: RecipientKinds,
     /// Recipient infos as long as real ones, for the size predictor.
     recipients_size: Vec<u8>,
     found_at: SystemTime,
@@ -375,7 +375,7 @@ impl Parties {
         if let Some(cipher) = policy.encrypt {
             let usage = if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment };
             for dn in &policy.recipients {
-                let certificate = ring.recipient(dn, usage, policy.revocation, now)?;
+                let certificate = recipient_of(policy, ring, dn, usage, now)?;
                 good_until = good_until.min(certificate.not_after());
                 let recipient = Recipient::new(certificate, policy.key_transport, cipher)?;
                 infos.push(recipient.info_of_size());
@@ -383,17 +383,44 @@ impl Parties {
             }
         }
         let recipients_size = recipient_set(infos);
-        let agreement = recipients.iter().any(Recipient::agrees);
+        let kinds = recipients.iter().map(Recipient::kinds).max().unwrap_or_default();
         let mut names: Vec<Bytes> = recipients.iter().map(|one| Bytes::copy_from_slice(one.name())).collect();
         names.sort_unstable();
         let (recipients, names) = (recipients.into(), names.into());
-        Ok(Parties { signer, recipients, names, agreement, recipients_size, found_at: now, good_until })
+        Ok(Parties { signer, recipients, names, kinds, recipients_size, found_at: now, good_until })
     }
 
     /// A clock that was set back makes the finding stale too.
     fn are_fresh(&self, now: SystemTime) -> bool {
         self.found_at <= now && now <= self.good_until
     }
+}
+
+/// The certificate to encrypt for, of a kind that PQC allows; under PQC(ALLOWED) a post-quantum one where there is one.
+fn recipient_of<'a>(
+    policy: &Policy,
+    ring: &'a Ring,
+    dn: &Dn,
+    usage: Usage,
+    now: SystemTime,
+) -> Result<&'a Certificate, SealError> {
+    let of_kind = |fit: &dyn Fn(KeyKind) -> bool| ring.recipient_where(dn, usage, policy.revocation, now, fit);
+    if policy.pqc != Pqc::None
+        && let Ok(certificate) = of_kind(&KeyKind::is_post_quantum)
+    {
+        return Ok(certificate);
+    }
+    of_kind(&|kind| policy.pqc.allows(kind)).map_err(|error| match (&error, policy.pqc) {
+        // There is one, but of the other kind: say so.
+        (CertificateError::Unknown { .. }, pqc) if ring.recipient(dn, usage, policy.revocation, now).is_ok() => {
+            let why = match pqc {
+                Pqc::Required => "PQC(REQUIRED) needs an ML-KEM key",
+                _ => "PQC(NONE) needs an RSA or EC key; PQC(ALLOWED) takes this one",
+            };
+            SealError::RecipientKey { dn: dn.clone(), why }
+        }
+        _ => error.into(),
+    })
 }
 
 /// What an envelope closes around.

@@ -2,10 +2,12 @@
 
 use std::time::SystemTime;
 
-use bulla_device::{Digest, Job, PrivateKey, RsaScheme, Work};
+use bulla_device::{Digest, Job, MlDsa, PrivateKey, RsaScheme, Work};
 
 use crate::certificate::{Certificate, KeyKind};
-use crate::cms::algorithm::{digest_identifier, ecdsa_identifier, rsa_signature_identifier};
+use crate::cms::algorithm::{
+    digest_identifier, ecdsa_identifier, is_strong_enough, ml_dsa_identifier, rsa_signature_identifier,
+};
 use crate::cms::attributes::{self, AttributeWriter, attribute_len, content_type_len};
 use crate::cms::signed::SignedLayout;
 use crate::cms::writer::{SET, Writer, element_len};
@@ -32,32 +34,52 @@ pub(crate) struct Signer {
 enum SignatureWork {
     Rsa(RsaScheme),
     Ecdsa,
+    MlDsa,
 }
 
 impl Signer {
-    /// The newest key whose signature of this scheme and digest exists.
+    /// The newest key whose signature of this scheme and digest exists, of a kind that PQC allows; under PQC(ALLOWED) a
+    /// post-quantum one where there is one.
     pub(crate) fn choose<'a>(
         ring: &'a Ring,
         policy: &Policy,
         digest: Digest,
         now: SystemTime,
     ) -> Result<&'a Own, SealError> {
-        let fits = |own: &Own| {
+        let fits = |own: &Own| match own.certificate.key_kind() {
             // RFC 8017, 9.1.1: two hashes and two bytes must fit into the modulus.
-            policy.signature_scheme == SignatureScheme::Pkcs1
-                || own.certificate.key_kind() != KeyKind::Rsa
-                || (own.certificate.key_bits() as usize).div_ceil(8) >= 2 * Digest::hash_len(digest) + 2
+            KeyKind::Rsa => {
+                policy.signature_scheme == SignatureScheme::Pkcs1
+                    || (own.certificate.key_bits() as usize).div_ceil(8) >= 2 * Digest::hash_len(digest) + 2
+            }
+            KeyKind::MlDsa(set) => is_strong_enough(digest, set),
+            _ => true,
         };
+        let allowed = |own: &Own| policy.pqc.allows(own.certificate.key_kind()) && fits(own);
         // A ring may have keys of several names: where the policy lists one, no reader believes another.
-        let is_wanted = |own: &Own| policy.signers.contains(own.certificate.dn()) && fits(own);
-        if ring.own().iter().any(|own| is_wanted(own)) {
-            return Ok(ring.signing_where(policy.revocation, now, is_wanted)?);
+        let is_named = |own: &Own| policy.signers.contains(own.certificate.dn());
+        let newest = |wanted: &dyn Fn(&Own) -> bool| {
+            let preferred = |own: &Own| wanted(own) && own.certificate.key_kind().is_post_quantum();
+            match ring.signing_where(policy.revocation, now, preferred) {
+                Ok(own) => Ok(own),
+                Err(_) => ring.signing_where(policy.revocation, now, wanted),
+            }
+        };
+        if ring.own().iter().any(|own| is_named(own) && allowed(own)) {
+            return Ok(newest(&|own| is_named(own) && allowed(own))?);
         }
-        match ring.signing_where(policy.revocation, now, fits) {
+        match newest(&allowed) {
             Ok(own) => Ok(own),
             // A key there is, but none that fits: say so.
             Err(error) => match ring.signing(policy.revocation, now) {
-                Ok(own) => Err(SealError::SignatureDoesNotFit { bits: own.certificate.key_bits() }),
+                Ok(own) if !policy.pqc.allows(own.certificate.key_kind()) => {
+                    Err(SealError::SignerOfOtherKind { dn: own.certificate.dn().clone(), pqc: policy.pqc })
+                }
+                Ok(own) => Err(SealError::SignatureDoesNotFit {
+                    kind: own.certificate.key_kind(),
+                    bits: own.certificate.key_bits(),
+                    digest,
+                }),
                 Err(_) => Err(error.into()),
             },
         }
@@ -80,6 +102,9 @@ impl Signer {
                 let number = element_len(curve.coordinate_len() + usize::from(curve.bits() % 8 == 0));
                 (SignatureWork::Ecdsa, ecdsa_identifier(digest), element_len(2 * number))
             }
+            bulla_device::KeyKind::MlDsa(set) => (SignatureWork::MlDsa, ml_dsa_identifier(set), set.signature_len()),
+            // No certificate for it is one to sign with; a device refuses the job.
+            bulla_device::KeyKind::MlKem(_) => (SignatureWork::MlDsa, ml_dsa_identifier(MlDsa::MlDsa44), 0),
         };
         // A root in the message would prove nothing: who trusts it has it.
         let others: Vec<&Certificate> =
@@ -147,10 +172,13 @@ impl Signer {
     pub(crate) fn job(&self, attributes: &[u8]) -> Job {
         let mut header = Writer::with_capacity(8);
         header.header(SET, attributes.len());
-        let hash = self.digest.hash_parts(&[header.as_slice(), attributes]);
+        let parts = [header.as_slice(), attributes];
         let work = match self.work {
-            SignatureWork::Rsa(scheme) => Work::RsaSign { scheme, digest: self.digest, hash },
-            SignatureWork::Ecdsa => Work::EcdsaSign { hash },
+            SignatureWork::Rsa(scheme) => {
+                Work::RsaSign { scheme, digest: self.digest, hash: self.digest.hash_parts(&parts) }
+            }
+            SignatureWork::Ecdsa => Work::EcdsaSign { hash: self.digest.hash_parts(&parts) },
+            SignatureWork::MlDsa => Work::MlDsaSign { message: parts.concat() },
         };
         Job::new(self.key.clone(), work)
     }

@@ -6,6 +6,9 @@ use std::sync::LazyLock;
 use openssl::cipher::{Cipher, CipherRef};
 use openssl::cipher_ctx::CipherCtx;
 use openssl::error::ErrorStack;
+use openssl::md::Md;
+use openssl::pkey::Id;
+use openssl::pkey_ctx::{HkdfMode, PkeyCtx};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::cms::algorithm::{AES_BLOCK_BYTES, GCM_TAG_BYTES};
@@ -262,6 +265,19 @@ pub(crate) fn unwrap_key(wrapping: &[u8], wrapped: &[u8]) -> Option<Zeroizing<Ve
     (front == u64::from_be_bytes(WRAP_CHECK)).then_some(key)
 }
 
+/// HKDF with SHA-256 and no salt (RFC 5869).
+pub(crate) fn hkdf_sha256(secret: &[u8], info: &[u8], len: usize) -> Result<Zeroizing<Vec<u8>>, ErrorStack> {
+    let mut context = PkeyCtx::new_id(Id::HKDF)?;
+    context.derive_init()?;
+    context.set_hkdf_mode(HkdfMode::EXTRACT_THEN_EXPAND)?;
+    context.set_hkdf_md(Md::sha256())?;
+    context.set_hkdf_key(secret)?;
+    context.add_hkdf_info(info)?;
+    let mut key = Zeroizing::new(vec![0; len]);
+    context.derive(Some(&mut key))?;
+    Ok(key)
+}
+
 fn block_algorithm(key: &[u8]) -> &'static CipherRef {
     let (fetched, fallback) = match key.len() {
         16 => (&FETCHED.block[0], Cipher::aes_128_ecb()),
@@ -393,6 +409,14 @@ mod tests {
             assert_eq!(text, expected);
             assert_eq!(unwrap_key(&wrapping[..wrapping_len], &wrapped).unwrap().as_slice(), &key[..key_len]);
         }
+    }
+
+    /// RFC 5869, appendix A.3: without salt and info.
+    #[test]
+    fn hkdf_is_as_rfc_5869_has_it() {
+        let key = hkdf_sha256(&[0x0b; 22], &[], 42).unwrap();
+        let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(text, "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8");
     }
 
     #[test]

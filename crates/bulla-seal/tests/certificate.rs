@@ -11,7 +11,7 @@ use bulla_seal::certificate::authority::{Authority, AuthorityError, Founding};
 use bulla_seal::certificate::bundle::{Bundle, to_pkcs12};
 use bulla_seal::certificate::create::{AlternativeName, CreateError, Profile, request as make_request};
 use bulla_seal::certificate::{
-    Certificate, Curve, KeyError, KeyKind, KeySpec, KeyUse, PrivateKeyPem, Usage, UseError, read_private_key,
+    Certificate, Curve, KeyError, KeySpec, KeyUse, PrivateKeyPem, Usage, UseError, read_private_key,
 };
 use bulla_seal::ring::Crl;
 use ring_common::*;
@@ -20,11 +20,9 @@ use ring_common::*;
 fn every_key_gets_a_certificate_that_openssl_verifies() {
     let world = World::new();
     let ca = write(&world.path("ca.pem"), world.authority.certificate().to_pem());
-    for spec in KeySpec::ALL {
-        let uses = match spec {
-            KeySpec::Rsa(_) => [KeyUse::DocSign, KeyUse::DataEncrypt],
-            KeySpec::Ec(_) => [KeyUse::DocSign, KeyUse::KeyAgree],
-        };
+    // The program that is installed may be too old for the others: `combinations` has those.
+    for spec in KeySpec::classical() {
+        let uses = KeyUse::usual(spec.kind());
         let (certificate, key) = world.issue(&format!("CN={spec},O=Demo"), spec, &uses, 0, 30);
         let file = write(&world.path("leaf.pem"), certificate.to_pem());
         let at = "1795305600"; // day 1
@@ -34,11 +32,7 @@ fn every_key_gets_a_certificate_that_openssl_verifies() {
         assert!(text.contains("E-mail Protection"), "{text}");
         assert!(text.contains("Not Before: Nov 21 00:00:00 2026 GMT"), "{text}");
         assert!(text.contains("Not After : Dec 21 00:00:00 2026 GMT"), "{text}");
-        let (bits, kind) = match spec {
-            KeySpec::Rsa(bits) => (bits, KeyKind::Rsa),
-            KeySpec::Ec(curve) => (curve.bits(), KeyKind::Ec(curve)),
-        };
-        assert_eq!((certificate.key_bits(), certificate.key_kind()), (bits, kind));
+        assert_eq!((certificate.key_bits(), certificate.key_kind()), (spec.bits(), spec.kind()));
         let key_file = write(&world.path("leaf.key"), key.as_bytes());
         openssl(&["pkey", "-in", &key_file, "-check", "-noout"]);
     }

@@ -9,10 +9,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
 use bulla_device::{
-    CpuDevice, Device, DeviceError, Digest, Finished, Job, Kind, Operation, Output, Stage, SystemRandom, Tamper,
+    CpuDevice, Device, DeviceError, Digest, Finished, Job, Kind, MlDsa, MlKem, Operation, Output, Stage, SystemRandom,
+    Tamper,
 };
 use bulla_seal::certificate::KeySpec;
-use bulla_seal::policy::{ContentCipher, KeyReuse};
+use bulla_seal::policy::{ContentCipher, KeyReuse, Pqc};
 use bulla_seal::ring::Ring;
 use bulla_seal::{
     Content, OpenError, Opened, Opener, Outcome, POOLED_CONTENT_KEYS_MAX, Packing, Policy, SealError, Sealed, Sealer,
@@ -125,13 +126,14 @@ fn all_errors() -> Vec<DeviceError> {
 
 /// A ring for each kind of key, with its owner's policies: integrity, privacy by GCM and CBC, confidentiality.
 fn settings(world: &World) -> Vec<(KeySpec, Arc<Ring>, Vec<Arc<Policy>>)> {
-    let specs = [RSA, P256];
-    let rings = specs.into_iter().map(|spec| {
+    let specs = [(RSA, RSA), (P256, P256), (KeySpec::MlDsa(MlDsa::MlDsa44), KeySpec::MlKem(MlKem::MlKem768))];
+    let rings = specs.into_iter().map(|(spec, reads)| {
         let alice = world.person(&format!("alice {spec}"), spec);
-        let ring = world.ring(&format!("alice-{spec}"), &[&alice], &[]);
+        let reads = if reads == spec { alice.clone() } else { world.person(&format!("alice {spec}"), reads) };
+        let ring = world.ring(&format!("alice-{spec}"), &[&alice, &reads], &[]);
         let policies = [(SHA256, None), (SHA256, GCM), (SHA256, CBC), (None, GCM)].map(|(sign, encrypt)| {
             let to: &[&Person] = if encrypt.is_some() { &[&alice] } else { &[] };
-            policy(sign, encrypt, to)
+            Arc::new(Policy { pqc: Pqc::Allowed, ..policy_of(sign, encrypt, to) })
         });
         (spec, ring, policies.to_vec())
     });
@@ -146,6 +148,7 @@ fn every_operation_with_a_key_is_a_job() {
         let [sign, verify, wrap, unwrap] = match spec {
             KeySpec::Rsa(_) => [RsaSign, RsaVerify, RsaWrap, RsaUnwrap],
             KeySpec::Ec(_) => [EcdsaSign, EcdsaVerify, EcdhEphemeral, EcdhDerive],
+            _ => [MlDsaSign, MlDsaVerify, MlKemEncapsulate, MlKemDecapsulate],
         };
         let jobs: [(&[Operation], &[Operation]); 4] = [
             (&[sign], &[verify]),
@@ -207,7 +210,7 @@ fn a_wrong_answer_leads_to_a_verdict_that_may_be_the_devices_and_leaves_no_trace
             }
         }
     }
-    assert_eq!(lies, 12);
+    assert_eq!(lies, 18);
 }
 
 #[test]
@@ -300,6 +303,7 @@ fn after_cbc_every_failure_takes_the_same_jobs() {
         let jobs = match spec {
             KeySpec::Rsa(_) => [Operation::RsaUnwrap, Operation::RsaVerify],
             KeySpec::Ec(_) => [Operation::EcdhDerive, Operation::EcdsaVerify],
+            _ => [Operation::MlKemDecapsulate, Operation::MlDsaVerify],
         };
         let blocks = message.clone().at(&[1, 0, 2, 2]).bytes.len() / 16;
         for block in 0..blocks {
@@ -330,8 +334,11 @@ fn a_bad_padding_and_a_wrong_key_look_the_same() {
             let mut wrong_key = message.clone();
             *wrong_key.at(&[1, 0, 1]) = other;
             let mut bad_padding = message.clone();
-            let transported = bad_padding.at(&[1, 0, 1, 0]).tag == 0x30;
-            let wrapped: &[usize] = if transported { &[1, 0, 1, 0, 3] } else { &[1, 0, 1, 0, 3, 0, 1] };
+            let wrapped: &[usize] = match bad_padding.at(&[1, 0, 1, 0]).tag {
+                0x30 => &[1, 0, 1, 0, 3],
+                0xa1 => &[1, 0, 1, 0, 3, 0, 1],
+                _ => &[1, 0, 1, 0, 1, 3],
+            };
             bad_padding.at(wrapped).bytes[7] ^= 1;
             let (first, second) = (seen(policy, &ring, wrong_key), seen(policy, &ring, bad_padding));
             assert_eq!(first, second);

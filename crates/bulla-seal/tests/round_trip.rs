@@ -16,7 +16,7 @@ use common::*;
 #[test]
 fn every_signing_key_and_digest_gives_integrity_and_the_predicted_length() {
     let world = World::new();
-    for spec in KeySpec::ALL {
+    for spec in KeySpec::classical() {
         let alice = world.person(&format!("alice {spec}"), spec);
         let ring = world.ring(&format!("alice-{spec}"), &[&alice], &[]);
         for digest in Digest::ALL.iter().copied() {
@@ -34,7 +34,7 @@ fn every_signing_key_and_digest_gives_integrity_and_the_predicted_length() {
                 let sealed = seal_with(&mut sealer, payload()).unwrap();
                 match spec {
                     KeySpec::Rsa(_) => assert_eq!(sealed.der.len(), predicted, "{spec} {digest} {scheme}"),
-                    KeySpec::Ec(_) => {
+                    _ => {
                         assert!(sealed.der.len() <= predicted && sealed.der.len() + 8 > predicted);
                     }
                 }
@@ -52,7 +52,7 @@ fn every_signing_key_and_digest_gives_integrity_and_the_predicted_length() {
 fn every_recipient_key_and_cipher_opens_with_and_without_a_signature() {
     let world = World::new();
     let alice = world.person("alice", P256);
-    for spec in KeySpec::ALL {
+    for spec in KeySpec::classical() {
         let bob = world.person(&format!("bob {spec}"), spec);
         let sender = world.ring(&format!("alice-{spec}"), &[&alice], &[&bob]);
         let receiver = world.ring(&format!("bob-{spec}"), &[&bob], &[&alice]);

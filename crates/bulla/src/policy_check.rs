@@ -16,7 +16,7 @@ use crate::wall_clock::{from_wall_ms, wall_ms};
 use bulla_amqp::Payload;
 use bulla_device::{KeyUri, SystemRandom};
 use bulla_queue::{Found, QueueId, ReadError};
-use bulla_seal::certificate::{Certificate, CertificateError, Usage, utc};
+use bulla_seal::certificate::{Certificate, CertificateError, KeyKind, Usage, utc};
 use bulla_seal::policy::{KeyTransport, Quality, SealedAt};
 use bulla_seal::ring::{Own, Ring};
 use bulla_seal::{
@@ -607,8 +607,10 @@ fn used(certificate: &Certificate, now: SystemTime) -> Used {
 /// As `bulla cert create --key` has it.
 fn key_name(certificate: &Certificate) -> String {
     match certificate.key_kind() {
-        bulla_seal::certificate::KeyKind::Rsa => format!("rsa{}", certificate.key_bits()),
-        _ => format!("p{}", certificate.key_bits()),
+        KeyKind::Rsa => format!("rsa{}", certificate.key_bits()),
+        KeyKind::MlDsa(set) => format!("ml-dsa-{}", set.number()),
+        KeyKind::MlKem(set) => format!("ml-kem-{}", set.number()),
+        KeyKind::Ec(_) | KeyKind::Other => format!("p{}", certificate.key_bits()),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::audit::{Audit, Purpose};
 use bulla_device::scheduler::{Answer, Sink};
-use bulla_device::{Asker, CpuDevice, Device, DeviceError, Finished, Inline, Job, Kind, Operation, Scheduler};
+use bulla_device::{Asker, CpuDevice, Device, DeviceError, Finished, Inline, Job, Kind, Scheduler};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -79,10 +79,7 @@ impl Sink for ToTrial {
 }
 
 fn uses_private_key(job: &Job) -> bool {
-    match job.work.operation() {
-        Operation::RsaSign | Operation::RsaUnwrap | Operation::EcdsaSign | Operation::EcdhDerive => true,
-        Operation::RsaVerify | Operation::RsaWrap | Operation::EcdsaVerify | Operation::EcdhEphemeral => false,
-    }
+    job.work.needs_private_key()
 }
 
 fn is_on_token(job: &Job) -> bool {

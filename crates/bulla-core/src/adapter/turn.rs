@@ -127,8 +127,12 @@ impl<'a> Turn<'a> {
                 job.deadline = Some(task.deadline);
                 task.placed_at = now;
                 task.is_private = job.work.needs_private_key();
-                task.unproved =
-                    matches!(&*job.work, bulla_device::Work::RsaUnwrap { .. } | bulla_device::Work::EcdhDerive { .. });
+                task.unproved = matches!(
+                    &*job.work,
+                    bulla_device::Work::RsaUnwrap { .. }
+                        | bulla_device::Work::EcdhDerive { .. }
+                        | bulla_device::Work::MlKemDecapsulate { .. }
+                );
                 task.shared = if task.checking { None } else { question(&job) };
                 if let Some(question) = task.shared {
                     if let Some(others) = away.shared.get_mut(&question) {

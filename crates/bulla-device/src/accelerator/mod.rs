@@ -217,6 +217,8 @@ impl Driver for Accelerator {
             (Form::EcdhEphemeral, ..=256) => 285,
             (Form::EcdhEphemeral, ..=384) => 1_100,
             (Form::EcdhEphemeral, _) => 1_150,
+            // No job of these comes here.
+            (Form::MlDsaSign | Form::MlDsaVerify | Form::MlKemEncapsulate | Form::MlKemDecapsulate, _) => 1_000,
         };
         Duration::from_micros(micros)
     }
@@ -242,6 +244,7 @@ fn takes(job: &Job) -> bool {
             let clear = !private || key.private().is_some_and(|key| key.ec().is_some());
             clear && LaneCurve::of(curve).is_some()
         }
+        (KeyKind::MlDsa(_) | KeyKind::MlKem(_), _, _) => false,
     }
 }
 

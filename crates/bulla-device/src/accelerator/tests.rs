@@ -86,6 +86,7 @@ fn signing(key: &PrivateKey, turn: usize) -> Work {
             Work::RsaSign { scheme: RsaScheme::Pss, digest: Digest::Sha256, hash: Digest::Sha256.hash(&[1]) }
         }
         KeyKind::Ec(_) => Work::EcdsaSign { hash },
+        KeyKind::MlDsa(_) | KeyKind::MlKem(_) => panic!("{key:?} is no key for lanes"),
     }
 }
 

@@ -135,6 +135,9 @@ impl Engine {
             Work::RsaUnwrap { padding, wrapped, expected_len } => self.unwrap(key, *padding, wrapped, *expected_len),
             Work::EcdhDerive { peer } => self.derive(key, peer),
             Work::RsaPrivate { .. } => Err(DeviceError::WrongKey { why: "a token pads by itself" }.into()),
+            Work::MlDsaSign { .. } | Work::MlKemDecapsulate { .. } => {
+                Err(DeviceError::WrongKey { why: "ML-DSA and ML-KEM keys are used on the processor alone" }.into())
+            }
             _ => Err(DeviceError::WrongKey { why: "a token does no public operations" }.into()),
         }
     }

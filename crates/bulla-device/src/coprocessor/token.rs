@@ -353,7 +353,7 @@ impl Link<'_> {
     fn ecdsa_sign(&self, key: ObjectHandle, kind: KeyKind, hash: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
         let len = match kind {
             KeyKind::Ec(curve) => curve.coordinate_len().min(hash.len()),
-            KeyKind::Rsa => hash.len(),
+            KeyKind::Rsa | KeyKind::MlDsa(_) | KeyKind::MlKem(_) => hash.len(),
         };
         let hash = hash.get(..len).unwrap_or(hash);
         self.session.sign(&Mechanism::Ecdsa, key, hash).map(Zeroizing::new)

@@ -287,6 +287,9 @@ impl Engine {
                 wrong("in a transit engine a key agrees on no secrets: one of a curve only signs")
             }
             Work::RsaPrivate { .. } => wrong("a transit engine pads by itself"),
+            Work::MlDsaSign { .. } | Work::MlKemDecapsulate { .. } => {
+                wrong("ML-DSA and ML-KEM keys are used on the processor alone")
+            }
             _ => wrong("a transit engine does no public operations"),
         }
     }

@@ -645,7 +645,7 @@ fn token_uri(text: &str) -> Result<String, Refused> {
 }
 
 /// Every form of arithmetic.
-pub(crate) const FORMS: [Form; 7] = [
+pub(crate) const FORMS: [Form; 11] = [
     Form::RsaCrt,
     Form::RsaMePrivate,
     Form::RsaMe,
@@ -653,6 +653,10 @@ pub(crate) const FORMS: [Form; 7] = [
     Form::EcdsaVerify,
     Form::Ecdh,
     Form::EcdhEphemeral,
+    Form::MlDsaSign,
+    Form::MlDsaVerify,
+    Form::MlKemEncapsulate,
+    Form::MlKemDecapsulate,
 ];
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use bulla_device::{
 };
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
-use bulla_seal::policy::{ContentCipher, KeyReuse};
+use bulla_seal::policy::{ContentCipher, KeyReuse, Pqc};
 use bulla_seal::ring::{self, Ring};
 use bulla_seal::{
     Batch, Bound, Content, Continuation, Dn, Expect, Leaf, Opener, Packing, Policy, Sealer, Step, WithProof,
@@ -361,6 +361,7 @@ impl World {
 struct Person {
     dn: Dn,
     ring: Arc<Ring>,
+    is_post_quantum: bool,
 }
 
 /// What is measured of sealing.
@@ -388,26 +389,29 @@ struct Lot {
 impl Person {
     fn new(world: &World, key: KeySpec) -> Result<Person> {
         let dn = dn(&format!("CN={key},O=Calibration"))?;
-        let uses = match key {
-            KeySpec::Rsa(_) => vec![KeyUse::DocSign, KeyUse::DataEncrypt],
-            KeySpec::Ec(_) => vec![KeyUse::DocSign, KeyUse::KeyAgree],
-        };
-        let request = Request { dn: dn.clone(), key, uses, days: 1, alternative_names: Vec::new(), passphrase: None };
-        let (certificate, private) = world.authority.issue(&request, SystemTime::now()).map_err(device)?;
         let directory = world.directory.path().join(format!("ring-{key}"));
         ring::create(&directory).map_err(device)?;
         let chain = world.authority.chain();
-        ring::install_own(&directory, "own", &certificate, &chain, &private).map_err(device)?;
-        ring::install_person(&directory, "self", &certificate, &chain).map_err(device)?;
+        for key in [Some(key), key.counterpart()].into_iter().flatten() {
+            let uses = KeyUse::usual(key.kind());
+            let names = Vec::new();
+            let request = Request { dn: dn.clone(), key, uses, days: 1, alternative_names: names, passphrase: None };
+            let (certificate, private) = world.authority.issue(&request, SystemTime::now()).map_err(device)?;
+            let label = key.to_string();
+            ring::install_own(&directory, &label, &certificate, &chain, &private).map_err(device)?;
+            ring::install_person(&directory, &label, &certificate, &chain).map_err(device)?;
+        }
         ring::install_trust(&directory, "authority", world.authority.root()).map_err(device)?;
         let ring = Arc::new(Ring::load(&directory, None).map_err(device)?);
-        Ok(Person { dn, ring })
+        Ok(Person { dn, ring, is_post_quantum: key.kind().is_post_quantum() })
     }
 
     fn policy(&self, how: How) -> Policy {
         let signed = matches!(how, How::Integrity | How::Privacy | How::Batch);
         let mut policy = Policy::new("CALIBRATION");
-        policy.sign = signed.then_some(bulla_device::Digest::Sha256);
+        let digest = if self.is_post_quantum { bulla_device::Digest::Sha512 } else { bulla_device::Digest::Sha256 };
+        policy.sign = signed.then_some(digest);
+        policy.pqc = if self.is_post_quantum { Pqc::Required } else { Pqc::None };
         policy.encrypt = (!matches!(how, How::Integrity | How::Batch)).then_some(ContentCipher::Aes256Gcm);
         if signed {
             policy.signers = vec![self.dn.clone()];
@@ -602,10 +606,14 @@ impl<T, E> UnderWay<T, E> {
 /// What the planner calls it.
 fn operation(operation: DeviceOperation) -> Operation {
     match operation {
-        DeviceOperation::RsaSign | DeviceOperation::EcdsaSign => Operation::Sign,
-        DeviceOperation::RsaVerify | DeviceOperation::EcdsaVerify => Operation::Verify,
-        DeviceOperation::RsaWrap | DeviceOperation::EcdhEphemeral => Operation::Wrap,
-        DeviceOperation::RsaUnwrap | DeviceOperation::EcdhDerive => Operation::Unwrap,
+        DeviceOperation::RsaSign | DeviceOperation::EcdsaSign | DeviceOperation::MlDsaSign => Operation::Sign,
+        DeviceOperation::RsaVerify | DeviceOperation::EcdsaVerify | DeviceOperation::MlDsaVerify => Operation::Verify,
+        DeviceOperation::RsaWrap | DeviceOperation::EcdhEphemeral | DeviceOperation::MlKemEncapsulate => {
+            Operation::Wrap
+        }
+        DeviceOperation::RsaUnwrap | DeviceOperation::EcdhDerive | DeviceOperation::MlKemDecapsulate => {
+            Operation::Unwrap
+        }
     }
 }
 

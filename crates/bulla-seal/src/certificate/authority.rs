@@ -34,7 +34,7 @@ use openssl::x509::{X509Crl, X509CrlBuilder, X509Extension, X509RevokedBuilder};
 use zeroize::Zeroizing;
 
 use super::create::{self, AlternativeName, CreateError, Profile, Signer};
-use super::signing_key::{SigningKey, signing_digest};
+use super::signing_key::{SigningKey, message_digest};
 use super::{
     Certificate, KeyError, KeyKind, KeySource, KeySpec, KeyUse, MalformedError, Passphrase, PrivateKeyPem,
     read_key_source, read_private_key, time, tlv,
@@ -525,7 +525,7 @@ impl Authority {
             builder.append_extension(authority_key_id(&self.certificate)?)?;
             builder.append_extension(crl_number(number)?)?;
             builder.sort()?;
-            builder.sign(key, signing_digest(kind).message_digest())?;
+            builder.sign(key, message_digest(kind))?;
             Ok(builder.build()?.to_der()?)
         };
         let list = X509Crl::from_der(&self.key.signed(kind, draft)?).map_err(CreateError::from)?;

@@ -15,7 +15,7 @@ use openssl::x509::extension::{
 };
 use openssl::x509::{X509, X509Builder, X509Extension, X509KeyUsage, X509Req, X509ReqBuilder};
 
-use super::signing_key::{SigningKey, signed_elsewhere, signing_digest};
+use super::signing_key::{SigningKey, message_digest, signed_elsewhere};
 use super::{Certificate, KeyError, KeyKind, KeyUse, MalformedError, UseError, time, tlv};
 use crate::dn::{Dn, DnError};
 
@@ -211,7 +211,7 @@ pub(crate) fn certificate<T: HasPublic>(
     let signing_kind = signer.certificate.map_or(kind, Certificate::key_kind);
     let draft = |key: &PKeyRef<Private>| {
         let mut builder = unsigned_certificate(profile, public_key, kind, signer.certificate, now)?;
-        builder.sign(key, signing_digest(signing_kind).message_digest())?;
+        builder.sign(key, message_digest(signing_kind))?;
         Ok(builder.build().to_der()?)
     };
     let certificate = X509::from_der(&signer.key.signed(signing_kind, draft)?)?;
@@ -308,10 +308,7 @@ pub fn request_signed_elsewhere(
     public: &PublicKey,
     sign: impl FnOnce(Work) -> Result<Vec<u8>, CreateError>,
 ) -> Result<Vec<u8>, CreateError> {
-    let kind = match public.kind() {
-        bulla_device::KeyKind::Rsa => KeyKind::Rsa,
-        bulla_device::KeyKind::Ec(curve) => KeyKind::Ec(curve),
-    };
+    let kind = KeyKind::of_device(public.kind());
     let draft = |key: &PKeyRef<Private>| Ok(signed_request(profile, public.key(), kind, key)?.to_der()?);
     let request = X509Req::from_der(&signed_elsewhere(kind, draft, sign)?)?;
     if !request.verify(public.key()).unwrap_or(false) {
@@ -326,6 +323,9 @@ fn signed_request<T: HasPublic>(
     kind: KeyKind,
     key: &PKeyRef<Private>,
 ) -> Result<X509Req, CreateError> {
+    if matches!(kind, KeyKind::MlKem(_)) {
+        return Err(CreateError::CannotAsk { kind });
+    }
     let bits = key_usage(profile, kind)?;
     let mut builder = X509ReqBuilder::new()?;
     builder.set_version(0)?;
@@ -342,7 +342,7 @@ fn signed_request<T: HasPublic>(
         extensions.push(extension)?;
     }
     builder.add_extensions(&extensions)?;
-    builder.sign(key, signing_digest(kind).message_digest())?;
+    builder.sign(key, message_digest(kind))?;
     Ok(builder.build())
 }
 
@@ -379,8 +379,7 @@ pub fn request_key_kind(pem_or_der: &[u8]) -> Result<KeyKind, CreateError> {
 
 fn kind_of(key: &PKey<openssl::pkey::Public>) -> Result<KeyKind, CreateError> {
     match bulla_device::KeyKind::of(key) {
-        Ok(bulla_device::KeyKind::Rsa) => Ok(KeyKind::Rsa),
-        Ok(bulla_device::KeyKind::Ec(curve)) => Ok(KeyKind::Ec(curve)),
+        Ok(kind) => Ok(KeyKind::of_device(kind)),
         Err(_) => Err(MalformedError("request with a key of a kind or size that is not used").into()),
     }
 }
@@ -498,6 +497,11 @@ pub enum CreateError {
     Key(KeyError),
     /// The device with the private key did not sign.
     Device(DeviceError),
+    /// A key of this kind signs nothing, so it can't sign a request for its own certificate.
+    CannotAsk {
+        /// The kind.
+        kind: KeyKind,
+    },
     /// The clock shows a date that no certificate can hold.
     Time,
     /// OpenSSL refused or failed.
@@ -525,6 +529,12 @@ impl fmt::Display for CreateError {
             CreateError::Malformed(error) => error.fmt(f),
             CreateError::Key(error) => error.fmt(f),
             CreateError::Device(error) => error.fmt(f),
+            CreateError::CannotAsk { kind } => {
+                write!(
+                    f,
+                    "a key of type {kind} signs nothing, so no request either: have the authority create the certificate"
+                )
+            }
             CreateError::Time => f.write_str("the clock shows a date that no certificate can hold"),
             CreateError::Library { why } => write!(f, "certificate could not be made: {why}"),
         }

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
-use bulla_device::KeyUri;
+use bulla_device::{KeyUri, MlDsa, MlKem};
 use openssl::ec::{Asn1Flag, EcGroup, EcKey};
 use openssl::error::ErrorStack;
 use openssl::hash::MessageDigest;
@@ -74,11 +74,15 @@ pub enum KeySpec {
     Rsa(u32),
     /// A NIST curve.
     Ec(Curve),
+    /// ML-DSA (FIPS 204), which signs.
+    MlDsa(MlDsa),
+    /// ML-KEM (FIPS 203), which content keys are sent to.
+    MlKem(MlKem),
 }
 
 impl KeySpec {
     /// Every key that can be made.
-    pub const ALL: [KeySpec; 9] = [
+    pub const ALL: [KeySpec; 15] = [
         KeySpec::Rsa(1024),
         KeySpec::Rsa(2048),
         KeySpec::Rsa(3072),
@@ -88,13 +92,62 @@ impl KeySpec {
         KeySpec::Ec(Curve::P256),
         KeySpec::Ec(Curve::P384),
         KeySpec::Ec(Curve::P521),
+        KeySpec::MlDsa(MlDsa::MlDsa44),
+        KeySpec::MlDsa(MlDsa::MlDsa65),
+        KeySpec::MlDsa(MlDsa::MlDsa87),
+        KeySpec::MlKem(MlKem::MlKem512),
+        KeySpec::MlKem(MlKem::MlKem768),
+        KeySpec::MlKem(MlKem::MlKem1024),
     ];
+
+    /// The keys that a quantum computer would break: RSA and elliptic curves.
+    pub fn classical() -> impl Iterator<Item = KeySpec> {
+        KeySpec::ALL.into_iter().filter(|spec| !spec.kind().is_post_quantum())
+    }
+
+    /// The kind of key that does what this one can't, of like strength: ML-DSA signs and ML-KEM is written to, so a user
+    /// needs one of each. None for a kind that does both.
+    pub fn counterpart(self) -> Option<KeySpec> {
+        match self {
+            KeySpec::Rsa(_) | KeySpec::Ec(_) => None,
+            KeySpec::MlDsa(MlDsa::MlDsa44) => Some(KeySpec::MlKem(MlKem::MlKem512)),
+            KeySpec::MlDsa(MlDsa::MlDsa65) => Some(KeySpec::MlKem(MlKem::MlKem768)),
+            KeySpec::MlDsa(MlDsa::MlDsa87) => Some(KeySpec::MlKem(MlKem::MlKem1024)),
+            KeySpec::MlKem(MlKem::MlKem512) => Some(KeySpec::MlDsa(MlDsa::MlDsa44)),
+            KeySpec::MlKem(MlKem::MlKem768) => Some(KeySpec::MlDsa(MlDsa::MlDsa65)),
+            KeySpec::MlKem(MlKem::MlKem1024) => Some(KeySpec::MlDsa(MlDsa::MlDsa87)),
+        }
+    }
+
+    /// What makes a key like this one; none for a kind or size that is not made here.
+    pub fn like(kind: KeyKind, bits: u32) -> Option<KeySpec> {
+        let spec = match kind {
+            KeyKind::Rsa => KeySpec::Rsa(bits),
+            KeyKind::Ec(curve) => KeySpec::Ec(curve),
+            KeyKind::MlDsa(set) => KeySpec::MlDsa(set),
+            KeyKind::MlKem(set) => KeySpec::MlKem(set),
+            KeyKind::Other => return None,
+        };
+        KeySpec::ALL.contains(&spec).then_some(spec)
+    }
+
+    /// Bits of the modulus or of the curve's field; the number in the name of a parameter set.
+    pub fn bits(self) -> u32 {
+        match self {
+            KeySpec::Rsa(bits) => bits,
+            KeySpec::Ec(curve) => curve.bits(),
+            KeySpec::MlDsa(set) => set.number(),
+            KeySpec::MlKem(set) => set.number(),
+        }
+    }
 
     /// The kind of the key.
     pub fn kind(self) -> KeyKind {
         match self {
             KeySpec::Rsa(_) => KeyKind::Rsa,
             KeySpec::Ec(curve) => KeyKind::Ec(curve),
+            KeySpec::MlDsa(set) => KeyKind::MlDsa(set),
+            KeySpec::MlKem(set) => KeyKind::MlKem(set),
         }
     }
 
@@ -111,6 +164,8 @@ impl KeySpec {
                 group.set_asn1_flag(Asn1Flag::NAMED_CURVE);
                 Ok(PKey::from_ec_key(EcKey::generate(&group)?)?)
             }
+            KeySpec::MlDsa(set) => Ok(set.generate()?),
+            KeySpec::MlKem(set) => Ok(set.generate()?),
         }
     }
 }
@@ -120,6 +175,8 @@ impl fmt::Display for KeySpec {
         match self {
             KeySpec::Rsa(bits) => write!(f, "rsa{bits}"),
             KeySpec::Ec(curve) => write!(f, "p{}", curve.bits()),
+            KeySpec::MlDsa(set) => write!(f, "ml-dsa-{}", set.number()),
+            KeySpec::MlKem(set) => write!(f, "ml-kem-{}", set.number()),
         }
     }
 }
@@ -127,13 +184,13 @@ impl fmt::Display for KeySpec {
 impl FromStr for KeySpec {
     type Err = KeyError;
 
-    /// `rsa2048`, `p256`, or `nistecc256` as RACDCERT says it.
+    /// `rsa2048`, `p256`, `ml-dsa-65`, `ml-kem-768`, or `nistecc256` as RACDCERT says it.
     fn from_str(text: &str) -> Result<KeySpec, KeyError> {
         let word = text.to_ascii_lowercase().replace(['-', '(', ')', ' '], "");
         let word = word.replace("nistecc", "p").replace("nistp", "p");
         KeySpec::ALL
             .into_iter()
-            .find(|spec| spec.to_string() == word)
+            .find(|spec| spec.to_string().replace('-', "") == word)
             .ok_or_else(|| KeyError::Size { word: text.to_owned() })
     }
 }
@@ -344,7 +401,8 @@ impl fmt::Display for KeyError {
             KeyError::Uri { why } => f.write_str(why),
             KeyError::Size { word } => write!(
                 f,
-                "no key of kind {word:?}; there are rsa1024, rsa2048, rsa3072, rsa4096, p192, p224, p256, p384 and p521"
+                "no key of kind {word:?}; there are rsa1024, rsa2048, rsa3072, rsa4096, p192, p224, p256, p384, p521, \
+                 ml-dsa-44, ml-dsa-65, ml-dsa-87, ml-kem-512, ml-kem-768 and ml-kem-1024"
             ),
             KeyError::PassphraseFile { path, why } => write!(f, "passphrase file {path}: {why}"),
             KeyError::Library { why } => write!(f, "key operation failed: {why}"),

@@ -22,9 +22,10 @@ use openssl::pkey::{PKey, Public};
 use openssl::sha::sha256;
 use openssl::x509::{X509, X509KeyUsage};
 
-use bulla_device::{PublicKey, RSA_BITS_MAX, RSA_BITS_MIN};
+use bulla_device::{MlDsa, MlKem, PublicKey, RSA_BITS_MAX, RSA_BITS_MIN};
 
 use crate::dn::Dn;
+use crate::oid;
 use crate::spiffe_id::{self, Named};
 
 pub use bulla_device::Curve;
@@ -46,8 +47,29 @@ pub enum KeyKind {
     Rsa,
     /// A named NIST curve.
     Ec(Curve),
+    /// ML-DSA (RFC 9881), which signs.
+    MlDsa(MlDsa),
+    /// ML-KEM (RFC 9935), which content keys are sent to.
+    MlKem(MlKem),
     /// Anything else (DSA, Edwards curves, explicit curve parameters, RSASSA-PSS keys): readable, listed, never used.
     Other,
+}
+
+impl KeyKind {
+    /// The kind of a key that devices take.
+    pub fn of_device(kind: bulla_device::KeyKind) -> KeyKind {
+        match kind {
+            bulla_device::KeyKind::Rsa => KeyKind::Rsa,
+            bulla_device::KeyKind::Ec(curve) => KeyKind::Ec(curve),
+            bulla_device::KeyKind::MlDsa(set) => KeyKind::MlDsa(set),
+            bulla_device::KeyKind::MlKem(set) => KeyKind::MlKem(set),
+        }
+    }
+
+    /// Whether a quantum computer is not known to break it (FIPS 203 and 204).
+    pub fn is_post_quantum(self) -> bool {
+        matches!(self, KeyKind::MlDsa(_) | KeyKind::MlKem(_))
+    }
 }
 
 impl fmt::Display for KeyKind {
@@ -55,6 +77,8 @@ impl fmt::Display for KeyKind {
         match self {
             KeyKind::Rsa => f.write_str("RSA"),
             KeyKind::Ec(_) => f.write_str("NISTECC"),
+            KeyKind::MlDsa(_) => f.write_str("ML-DSA"),
+            KeyKind::MlKem(_) => f.write_str("ML-KEM"),
             KeyKind::Other => f.write_str("OTHER"),
         }
     }
@@ -173,7 +197,11 @@ impl Certificate {
             not_after: date(x509.not_after())?,
             authority: fields.authority,
             key_kind: fields.key_kind,
-            key_bits: public_key.bits(),
+            key_bits: match fields.key_kind {
+                KeyKind::MlDsa(set) => set.number(),
+                KeyKind::MlKem(set) => set.number(),
+                KeyKind::Rsa | KeyKind::Ec(_) | KeyKind::Other => public_key.bits(),
+            },
             public_key,
             device_key: OnceLock::new(),
             x509,
@@ -247,7 +275,7 @@ impl Certificate {
         self.inner.key_kind
     }
 
-    /// The size of its key in bits.
+    /// The size of its key in bits; the number in the name of an ML-DSA or ML-KEM parameter set.
     pub fn key_bits(&self) -> u32 {
         self.inner.key_bits
     }
@@ -298,13 +326,14 @@ impl Certificate {
         self.inner.device_key.get_or_init(|| PublicKey::new(&self.inner.public_key).ok()).as_ref()
     }
 
-    /// Whether the key is of a kind and size that seals and opens: RSA of 1024 to 4096 bits, or a NIST curve.
+    /// Whether the key is of a kind and size that seals and opens: RSA of 1024 to 4096 bits, a NIST curve,
+    /// ML-DSA or ML-KEM.
     ///
     /// # Errors
     /// [`CertificateError::WeakKey`] or [`CertificateError::UnsupportedKey`].
     pub fn check_key(&self) -> Result<(), CertificateError> {
         match self.key_kind() {
-            KeyKind::Ec(_) => Ok(()),
+            KeyKind::Ec(_) | KeyKind::MlDsa(_) | KeyKind::MlKem(_) => Ok(()),
             KeyKind::Rsa if self.key_bits() < RSA_BITS_MIN => {
                 Err(CertificateError::WeakKey { dn: self.dn().clone(), bits: self.key_bits() })
             }
@@ -359,10 +388,13 @@ pub(crate) fn pem(label: &str, der: &[u8]) -> Vec<u8> {
 }
 
 /// The kind of key by the identifiers in a SubjectPublicKeyInfo. A curve that is spelled out in parameters could be
-/// one of ours with another generator, so only a named one counts.
-fn kind_of(algorithm: &[u8], curve: Option<&[u8]>) -> KeyKind {
+/// one of ours with another generator, so only a named one counts. ML-DSA and ML-KEM have no parameters (RFC 9881,
+/// section 2; RFC 9935, section 3).
+fn kind_of(algorithm: &[u8], parameters: &[u8]) -> KeyKind {
     const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
     const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+    let mut rest = parameters;
+    let curve = tlv::expect(&mut rest, tlv::OID).map(|curve| curve.value);
     let curve = curve.and_then(|oid| match oid {
         [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x01] => Some(Curve::P192),
         [0x2b, 0x81, 0x04, 0x00, 0x21] => Some(Curve::P224),
@@ -374,6 +406,13 @@ fn kind_of(algorithm: &[u8], curve: Option<&[u8]>) -> KeyKind {
     match (algorithm, curve) {
         (RSA_ENCRYPTION, _) => KeyKind::Rsa,
         (EC_PUBLIC_KEY, Some(curve)) => KeyKind::Ec(curve),
+        _ if !parameters.is_empty() => KeyKind::Other,
+        (oid::ML_DSA_44, _) => KeyKind::MlDsa(MlDsa::MlDsa44),
+        (oid::ML_DSA_65, _) => KeyKind::MlDsa(MlDsa::MlDsa65),
+        (oid::ML_DSA_87, _) => KeyKind::MlDsa(MlDsa::MlDsa87),
+        (oid::ML_KEM_512, _) => KeyKind::MlKem(MlKem::MlKem512),
+        (oid::ML_KEM_768, _) => KeyKind::MlKem(MlKem::MlKem768),
+        (oid::ML_KEM_1024, _) => KeyKind::MlKem(MlKem::MlKem1024),
         _ => KeyKind::Other,
     }
 }
@@ -403,7 +442,7 @@ impl<'a> Fields<'a> {
         let mut key = spki.value;
         let mut algorithm = tlv::expect(&mut key, tlv::SEQUENCE)?.value;
         let identifier = tlv::expect(&mut algorithm, tlv::OID)?.value;
-        let key_kind = kind_of(identifier, tlv::expect(&mut algorithm, tlv::OID).map(|curve| curve.value));
+        let key_kind = kind_of(identifier, algorithm);
         while tbs.first().is_some_and(|tag| *tag != 0xa3) {
             tlv::next(&mut tbs)?;
         }

@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use bulla_device::{DeviceError, Digest, KeyUri, PublicKey, RsaScheme, Work};
+use openssl::hash::MessageDigest;
 use openssl::pkey::{PKey, PKeyRef, Private, Public};
 use zeroize::Zeroizing;
 
 use super::create::CreateError;
 use super::{Certificate, Curve, KeyKind, KeySpec, MalformedError, Passphrase, PrivateKeyPem, tlv};
 
-/// Does one signature ([`Work::RsaSign`] or [`Work::EcdsaSign`]) where the key is. It waits for it.
+/// Does one signature ([`Work::RsaSign`], [`Work::EcdsaSign`] or [`Work::MlDsaSign`]) where the key is. It waits for it.
 pub type Sign = Arc<dyn Fn(Work) -> Result<Vec<u8>, DeviceError> + Send + Sync>;
 
 /// A key that signs certificates and revocation lists. Never shown.
@@ -50,9 +51,12 @@ impl SigningKey {
     pub fn prove(&self, certificate: &Certificate) -> Result<(), CreateError> {
         const TRIAL: &[u8] = b"whether the key of an authority can sign";
         let Place::Elsewhere { sign, .. } = &self.0 else { return Ok(()) };
-        let digest = signing_digest(certificate.key_kind());
-        let signature = sign(signature_work(certificate.key_kind(), digest, TRIAL))?;
-        let mut verifier = openssl::sign::Verifier::new(digest.message_digest(), certificate.public_key())?;
+        let kind = certificate.key_kind();
+        let signature = sign(signature_work(kind, signing_digest(kind), TRIAL))?;
+        let mut verifier = match kind {
+            KeyKind::MlDsa(_) => openssl::sign::Verifier::new_without_digest(certificate.public_key())?,
+            _ => openssl::sign::Verifier::new(message_digest(kind), certificate.public_key())?,
+        };
         match verifier.verify_oneshot(&signature, TRIAL) {
             Ok(true) => Ok(()),
             _ => Err(MalformedError("a signature of the authority's key that its certificate does not verify").into()),
@@ -113,6 +117,7 @@ pub(crate) fn signed_elsewhere(
 ) -> Result<Vec<u8>, CreateError> {
     let stand_in = match kind {
         KeyKind::Ec(curve) => KeySpec::Ec(curve),
+        KeyKind::MlDsa(set) => KeySpec::MlDsa(set),
         _ => KeySpec::Rsa(1024),
     };
     let draft = draft(&*stand_in.generate()?)?;
@@ -125,10 +130,11 @@ pub(crate) fn signed_elsewhere(
     Ok(tlv::element(tlv::SEQUENCE, &[signed, algorithm, &signature]))
 }
 
-/// The signature as X.509 has it: PKCS#1 v1.5, or `ECDSA-Sig-Value`.
+/// The signature as X.509 has it: PKCS#1 v1.5, `ECDSA-Sig-Value`, or ML-DSA's bytes.
 fn signature_work(kind: KeyKind, digest: Digest, signed: &[u8]) -> Work {
     let hash = digest.hash(signed);
     match kind {
+        KeyKind::MlDsa(_) => Work::MlDsaSign { message: signed.to_vec() },
         KeyKind::Ec(_) => Work::EcdsaSign { hash },
         _ => Work::RsaSign { scheme: RsaScheme::Pkcs1, digest, hash },
     }
@@ -140,6 +146,14 @@ pub(crate) fn signing_digest(kind: KeyKind) -> Digest {
         KeyKind::Ec(Curve::P384) => Digest::Sha384,
         KeyKind::Ec(Curve::P521) => Digest::Sha512,
         _ => Digest::Sha256,
+    }
+}
+
+/// What OpenSSL is to hash with before this kind of key signs; none where the key signs all of it, as ML-DSA does.
+pub(crate) fn message_digest(kind: KeyKind) -> MessageDigest {
+    match kind {
+        KeyKind::MlDsa(_) => bulla_device::no_digest(),
+        _ => signing_digest(kind).message_digest(),
     }
 }
 

@@ -1,6 +1,9 @@
-//! How strong a key is: RSA beside NIST's curves of like strength (NIST SP 800-57 part 1, revision 5, table 2).
+//! How strong a key is: RSA beside NIST's curves of like strength (NIST SP 800-57 part 1, revision 5, table 2), and the
+//! classes that the categories of ML-DSA and ML-KEM say they reach (FIPS 203 and 204).
 
 use std::fmt;
+
+use bulla_device::{MlDsa, MlKem};
 
 use super::KeyKind;
 
@@ -28,7 +31,14 @@ impl Strength {
     /// The class of a key; none for one that is shorter than any here.
     pub fn of(kind: KeyKind, key_bits: u32) -> Option<Strength> {
         let least = |class: &Strength| if kind == KeyKind::Rsa { class.rsa_bits } else { class.curve_bits };
-        Strength::TABLE.into_iter().rev().find(|class| key_bits >= least(class))
+        let reached = |class: &Strength| match kind {
+            // The categories of FIPS 203 and 204: like AES-128 (1) or SHA-256 (2), AES-192 (3), AES-256 (5).
+            KeyKind::MlDsa(MlDsa::MlDsa44) | KeyKind::MlKem(MlKem::MlKem512) => class.bits <= 128,
+            KeyKind::MlDsa(MlDsa::MlDsa65) | KeyKind::MlKem(MlKem::MlKem768) => class.bits <= 192,
+            KeyKind::MlDsa(MlDsa::MlDsa87) | KeyKind::MlKem(MlKem::MlKem1024) => true,
+            KeyKind::Rsa | KeyKind::Ec(_) | KeyKind::Other => key_bits >= least(class),
+        };
+        Strength::TABLE.into_iter().rev().find(reached)
     }
 }
 
@@ -50,6 +60,9 @@ mod tests {
             assert_eq!(bits(KeyKind::Rsa, class.rsa_bits), Some(class.bits));
             assert_eq!(bits(KeyKind::Ec(Curve::P256), class.curve_bits), Some(class.bits));
         }
+        assert_eq!(bits(KeyKind::MlDsa(MlDsa::MlDsa44), 44), Some(128));
+        assert_eq!(bits(KeyKind::MlKem(MlKem::MlKem768), 768), Some(192));
+        assert_eq!(bits(KeyKind::MlDsa(MlDsa::MlDsa87), 87), Some(256));
         assert_eq!((bits(KeyKind::Rsa, 4096), bits(KeyKind::Rsa, 512)), (Some(128), None));
         assert_eq!(Strength::TABLE[1].to_string(), "112 bits, as RSA 2048 and P-224");
     }

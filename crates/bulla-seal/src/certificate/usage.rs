@@ -10,24 +10,27 @@ use super::{Certificate, CertificateError, KeyKind};
 /// What the seal wants to do with a certificate's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Usage {
-    /// Verify or make a signature: digitalSignature or nonRepudiation; RSA or EC.
+    /// Verify or make a signature: digitalSignature or nonRepudiation; RSA, EC or ML-DSA.
     Sign,
-    /// Wrap a content key that is used once, as Privacy does: keyEncipherment; RSA.
+    /// Wrap a content key that is used once, as Privacy does: keyEncipherment; RSA, and ML-KEM for every quality
+    /// (RFC 9935, section 5).
     KeyTransport,
     /// Agree on a key-wrapping key: keyAgreement; EC.
     KeyAgreement,
     /// Wrap a content key for Confidentiality: dataEncipherment, or keyEncipherment, which is all that ordinary S/MIME
     /// certificates have; RSA.
     DataEncipherment,
-    /// Prove who one end of a TLS connection is: digitalSignature; RSA or EC.
+    /// Prove who one end of a TLS connection is: digitalSignature; RSA, EC or ML-DSA.
     Handshake,
 }
 
 impl Usage {
-    /// The usage a recipient's key must allow: an EC key always agrees, whatever an RSA key would have done.
+    /// The usage a recipient's key must allow: an EC key always agrees, and to an ML-KEM key a content key is always sent,
+    /// whatever an RSA key would have done.
     pub fn for_recipient(self, kind: KeyKind) -> Usage {
         match (self, kind) {
             (Usage::KeyTransport | Usage::DataEncipherment, KeyKind::Ec(_)) => Usage::KeyAgreement,
+            (Usage::DataEncipherment, KeyKind::MlKem(_)) => Usage::KeyTransport,
             (usage, _) => usage,
         }
     }
@@ -61,8 +64,9 @@ impl Usage {
 
     fn fits(self, kind: KeyKind) -> bool {
         match self {
-            Usage::Sign | Usage::Handshake => matches!(kind, KeyKind::Rsa | KeyKind::Ec(_)),
-            Usage::KeyTransport | Usage::DataEncipherment => kind == KeyKind::Rsa,
+            Usage::Sign | Usage::Handshake => matches!(kind, KeyKind::Rsa | KeyKind::Ec(_) | KeyKind::MlDsa(_)),
+            Usage::KeyTransport => matches!(kind, KeyKind::Rsa | KeyKind::MlKem(_)),
+            Usage::DataEncipherment => kind == KeyKind::Rsa,
             Usage::KeyAgreement => matches!(kind, KeyKind::Ec(_)),
         }
     }
@@ -181,7 +185,7 @@ pub enum KeyUse {
     DocSign,
     /// Signatures on certificates and CRLs: keyCertSign and cRLSign, and basicConstraints says CA.
     CertSign,
-    /// Encryption with RSA: dataEncipherment and keyEncipherment.
+    /// Encryption with RSA: dataEncipherment and keyEncipherment. With ML-KEM: keyEncipherment.
     DataEncrypt,
     /// Encryption with EC: keyAgreement.
     KeyAgree,
@@ -202,23 +206,39 @@ impl KeyUse {
         }
     }
 
+    /// What encrypts with a key of this kind.
+    pub fn to_encrypt(kind: KeyKind) -> KeyUse {
+        if matches!(kind, KeyKind::Ec(_)) { KeyUse::KeyAgree } else { KeyUse::DataEncrypt }
+    }
+
+    /// To sign and to encrypt, as a key of this kind can.
+    pub fn usual(kind: KeyKind) -> Vec<KeyUse> {
+        match kind {
+            KeyKind::MlDsa(_) => vec![KeyUse::DocSign],
+            KeyKind::MlKem(_) => vec![KeyUse::DataEncrypt],
+            KeyKind::Rsa | KeyKind::Ec(_) | KeyKind::Other => vec![KeyUse::DocSign, KeyUse::to_encrypt(kind)],
+        }
+    }
+
     /// The bits of keyUsage that a list of words asks of a key of this kind.
     ///
     /// # Errors
-    /// [`UseError::Incompatible`] for DATAENCRYPT with EC, KEYAGREE with RSA, and anything with another kind.
+    /// [`UseError::Incompatible`] for DATAENCRYPT with EC, KEYAGREE with RSA, anything but DATAENCRYPT with ML-KEM, any
+    /// encryption with ML-DSA, and anything with another kind.
     pub fn bits(uses: &[KeyUse], kind: KeyKind) -> Result<X509KeyUsage, UseError> {
         let mut bits = X509KeyUsage::empty();
         for usage in uses {
             bits |= match (usage, kind) {
                 (KeyUse::Handshake, KeyKind::Rsa) => X509KeyUsage::DIGITAL_SIGNATURE | X509KeyUsage::KEY_ENCIPHERMENT,
-                (KeyUse::Handshake, KeyKind::Ec(_)) => X509KeyUsage::DIGITAL_SIGNATURE,
-                (KeyUse::DocSign, KeyKind::Rsa | KeyKind::Ec(_)) => {
+                (KeyUse::Handshake, KeyKind::Ec(_) | KeyKind::MlDsa(_)) => X509KeyUsage::DIGITAL_SIGNATURE,
+                (KeyUse::DocSign, KeyKind::Rsa | KeyKind::Ec(_) | KeyKind::MlDsa(_)) => {
                     X509KeyUsage::DIGITAL_SIGNATURE | X509KeyUsage::NON_REPUDIATION
                 }
-                (KeyUse::CertSign, KeyKind::Rsa | KeyKind::Ec(_)) => {
+                (KeyUse::CertSign, KeyKind::Rsa | KeyKind::Ec(_) | KeyKind::MlDsa(_)) => {
                     X509KeyUsage::KEY_CERT_SIGN | X509KeyUsage::CRL_SIGN
                 }
                 (KeyUse::DataEncrypt, KeyKind::Rsa) => X509KeyUsage::DATA_ENCIPHERMENT | X509KeyUsage::KEY_ENCIPHERMENT,
+                (KeyUse::DataEncrypt, KeyKind::MlKem(_)) => X509KeyUsage::KEY_ENCIPHERMENT,
                 (KeyUse::KeyAgree, KeyKind::Ec(_)) => X509KeyUsage::KEY_AGREEMENT,
                 (usage, kind) => {
                     return Err(UseError::Incompatible { usage: *usage, kind });
@@ -276,6 +296,11 @@ impl fmt::Display for UseError {
                 let hint = match (usage, kind) {
                     (KeyUse::DataEncrypt, KeyKind::Ec(_)) => "; an EC key encrypts with KEYAGREE",
                     (KeyUse::KeyAgree, KeyKind::Rsa) => "; an RSA key encrypts with DATAENCRYPT",
+                    (KeyUse::KeyAgree, KeyKind::MlKem(_)) => "; an ML-KEM key encrypts with DATAENCRYPT",
+                    (_, KeyKind::MlKem(_)) => "; an ML-KEM key encrypts and nothing else: an ML-DSA key signs",
+                    (KeyUse::DataEncrypt | KeyUse::KeyAgree, KeyKind::MlDsa(_)) => {
+                        "; an ML-DSA key signs and nothing else: an ML-KEM key encrypts"
+                    }
                     _ => "",
                 };
                 write!(f, "key usage {usage} is incompatible with a key of type {kind}{hint}")

@@ -1,7 +1,7 @@
 //! The algorithms of the profile as `AlgorithmIdentifier`s: exactly one encoding out, and in only what
 //! the profile allows. What is readable but not allowed is *weaker than the policy*, never *malformed*.
 
-use bulla_device::{Digest, RsaPadding, RsaScheme};
+use bulla_device::{Digest, MlDsa, MlKem, RsaPadding, RsaScheme};
 
 use super::reader::{Malformed, Reader};
 use super::writer::{INTEGER, NULL, OCTET_STRING, OID, SEQUENCE, Writer, context, element, element_len};
@@ -62,6 +62,8 @@ pub(crate) enum SignatureKind {
     },
     /// ECDSA.
     Ecdsa,
+    /// ML-DSA over the attributes themselves.
+    MlDsa(MlDsa),
 }
 
 pub(crate) fn rsa_signature_identifier(scheme: RsaScheme, digest: Digest) -> Vec<u8> {
@@ -93,6 +95,35 @@ pub(crate) fn ecdsa_identifier(digest: Digest) -> Vec<u8> {
     element(SEQUENCE, &[&element(OID, &[oid])])
 }
 
+/// Parameters are absent (RFC 9882, section 2).
+pub(crate) fn ml_dsa_identifier(set: MlDsa) -> Vec<u8> {
+    let oid = match set {
+        MlDsa::MlDsa44 => oid::ML_DSA_44,
+        MlDsa::MlDsa65 => oid::ML_DSA_65,
+        MlDsa::MlDsa87 => oid::ML_DSA_87,
+    };
+    element(SEQUENCE, &[&element(OID, &[oid])])
+}
+
+/// Whether the digest of what is signed is as strong as the signature: RFC 9882, table 1, of the digests of the profile.
+pub(crate) fn is_strong_enough(digest: Digest, set: MlDsa) -> bool {
+    match set {
+        MlDsa::MlDsa44 => true,
+        MlDsa::MlDsa65 => digest != Digest::Sha256,
+        MlDsa::MlDsa87 => digest == Digest::Sha512,
+    }
+}
+
+fn read_ml_dsa(fields: &Reader<'_>, set: MlDsa, digest: Digest) -> Result<SignatureKind, OpenError> {
+    fields.end("ML-DSA with parameters")?;
+    if !is_strong_enough(digest, set) {
+        return Err(OpenError::WeakerThanPolicy {
+            what: "a digest that is weaker than the ML-DSA signature beside it",
+        });
+    }
+    Ok(SignatureKind::MlDsa(set))
+}
+
 /// A signature algorithm, which must agree with the digest named beside it.
 pub(crate) fn read_signature(identifier: &[u8], digest: Digest) -> Result<SignatureKind, OpenError> {
     let mut fields = Reader::only(identifier, SEQUENCE, "a signature algorithm is unreadable")?;
@@ -106,8 +137,13 @@ pub(crate) fn read_signature(identifier: &[u8], digest: Digest) -> Result<Signat
         oid::ECDSA_WITH_SHA384 => (SignatureKind::Ecdsa, Digest::Sha384),
         oid::ECDSA_WITH_SHA512 => (SignatureKind::Ecdsa, Digest::Sha512),
         oid::RSASSA_PSS => return read_pss(fields, digest),
+        oid::ML_DSA_44 => return read_ml_dsa(&fields, MlDsa::MlDsa44, digest),
+        oid::ML_DSA_65 => return read_ml_dsa(&fields, MlDsa::MlDsa65, digest),
+        oid::ML_DSA_87 => return read_ml_dsa(&fields, MlDsa::MlDsa87, digest),
         _ => {
-            return Err(OpenError::WeakerThanPolicy { what: "a signature algorithm outside RSA and ECDSA with SHA-2" });
+            return Err(OpenError::WeakerThanPolicy {
+                what: "a signature algorithm outside RSA and ECDSA with SHA-2 and ML-DSA",
+            });
         }
     };
     null_or_absent(&mut fields)?;
@@ -230,6 +266,47 @@ pub(crate) fn read_agreement(identifier: &[u8]) -> Result<(Digest, &[u8]), OpenE
     Ok((kdf, wrap))
 }
 
+/// The key encapsulation of a recipient (RFC 9936, section 2); parameters are absent.
+pub(crate) fn kem_identifier(set: MlKem) -> Vec<u8> {
+    let oid = match set {
+        MlKem::MlKem512 => oid::ML_KEM_512,
+        MlKem::MlKem768 => oid::ML_KEM_768,
+        MlKem::MlKem1024 => oid::ML_KEM_1024,
+    };
+    element(SEQUENCE, &[&element(OID, &[oid])])
+}
+
+pub(crate) fn read_kem(identifier: &[u8]) -> Result<MlKem, OpenError> {
+    const WHAT: &str = "a key encapsulation is unreadable";
+    let mut fields = Reader::only(identifier, SEQUENCE, WHAT)?;
+    let found = fields.value(OID, WHAT)?;
+    fields.end("a key encapsulation with parameters")?;
+    match found {
+        oid::ML_KEM_512 => Ok(MlKem::MlKem512),
+        oid::ML_KEM_768 => Ok(MlKem::MlKem768),
+        oid::ML_KEM_1024 => Ok(MlKem::MlKem1024),
+        _ => Err(OpenError::WeakerThanPolicy { what: "a key encapsulation outside ML-KEM" }),
+    }
+}
+
+/// How the wrapping key comes from an encapsulated secret: HKDF with SHA-256 (RFC 8619), the one that every
+/// implementation has (RFC 9936, section 2.2.1).
+pub(crate) fn hkdf_identifier() -> Vec<u8> {
+    element(SEQUENCE, &[&element(OID, &[oid::HKDF_SHA256])])
+}
+
+pub(crate) fn check_hkdf(identifier: &[u8]) -> Result<(), OpenError> {
+    const WHAT: &str = "a key derivation is unreadable";
+    let mut fields = Reader::only(identifier, SEQUENCE, WHAT)?;
+    let found = fields.value(OID, WHAT)?;
+    fields.end("a key derivation with parameters")?;
+    if found == oid::HKDF_SHA256 {
+        Ok(())
+    } else {
+        Err(OpenError::WeakerThanPolicy { what: "a key derivation outside HKDF with SHA-256" })
+    }
+}
+
 /// Bytes that [`write_cipher`] writes.
 pub(crate) fn cipher_identifier_len(cipher: ContentCipher) -> usize {
     match cipher.is_authenticated() {
@@ -318,7 +395,14 @@ mod tests {
             let salt_len = digest.hash_len() as u8;
             assert_eq!(read_signature(&pss, digest), Ok(SignatureKind::RsaPss { salt_len }));
             assert_eq!(read_signature(&ecdsa_identifier(digest), digest), Ok(SignatureKind::Ecdsa));
+            for set in MlDsa::ALL.iter().copied().filter(|set| is_strong_enough(digest, *set)) {
+                assert_eq!(read_signature(&ml_dsa_identifier(set), digest), Ok(SignatureKind::MlDsa(set)));
+            }
         }
+        for set in MlKem::ALL.iter().copied() {
+            assert_eq!(read_kem(&kem_identifier(set)), Ok(set));
+        }
+        assert_eq!(check_hkdf(&hkdf_identifier()), Ok(()));
         for padding in [RsaPadding::Pkcs1, RsaPadding::Oaep { digest: Digest::Sha256 }] {
             assert_eq!(read_rsa_wrap(&rsa_wrap_identifier(padding)), Ok(padding));
         }
@@ -337,6 +421,21 @@ mod tests {
             let identifier = writer.finish();
             assert_eq!(identifier.len(), cipher_identifier_len(cipher));
             assert_eq!(read_cipher(&identifier), Ok((cipher, iv)));
+        }
+    }
+
+    #[test]
+    fn ml_dsa_and_ml_kem_have_no_parameters_and_no_weaker_digest() {
+        let with_null = |oid: &[u8]| element(SEQUENCE, &[&element(OID, &[oid]), &[NULL, 0]]);
+        let malformed = |found| matches!(found, Err(OpenError::Malformed { .. }));
+        assert!(malformed(read_signature(&with_null(oid::ML_DSA_44), Digest::Sha256).map(drop)));
+        assert!(malformed(read_kem(&with_null(oid::ML_KEM_768)).map(drop)));
+        assert!(malformed(check_hkdf(&with_null(oid::HKDF_SHA256))));
+        for (set, digest) in
+            [(MlDsa::MlDsa65, Digest::Sha256), (MlDsa::MlDsa87, Digest::Sha256), (MlDsa::MlDsa87, Digest::Sha384)]
+        {
+            let read = read_signature(&ml_dsa_identifier(set), digest);
+            assert!(matches!(read, Err(OpenError::WeakerThanPolicy { .. })), "{set} {digest}");
         }
     }
 

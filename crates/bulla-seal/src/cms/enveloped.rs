@@ -1,16 +1,17 @@
 //! `AuthEnvelopedData` (RFC 5083) and `EnvelopedData` (RFC 5652, section 6).
 
-use bulla_device::{Digest, RsaPadding};
+use bulla_device::{Digest, MlKem, RsaPadding};
 
 use super::Name;
 use super::algorithm::{
-    AES_BLOCK_BYTES, GCM_TAG_BYTES, cipher_identifier_len, read_aes_wrap, read_agreement, read_cipher, read_rsa_wrap,
-    write_cipher,
+    AES_BLOCK_BYTES, GCM_TAG_BYTES, aes_wrap_identifier, check_hkdf, cipher_identifier_len, hkdf_identifier,
+    kem_identifier, read_aes_wrap, read_agreement, read_cipher, read_kem, read_rsa_wrap, write_cipher,
 };
 use super::attributes::{Attributes, check_issuer_and_serial};
 use super::reader::{Malformed, Reader, is_oid, read_der, strictly_ascending};
 use super::writer::{
-    BIT_STRING, NULL, OCTET_STRING, OID, SEQUENCE, SET, Writer, context, context_primitive, element, element_len,
+    BIT_STRING, INTEGER, NULL, OCTET_STRING, OID, SEQUENCE, SET, Writer, context, context_primitive, element,
+    element_len,
 };
 use crate::error::OpenError;
 use crate::oid;
@@ -22,8 +23,8 @@ pub(crate) struct EnvelopeLayout<'a> {
     pub(crate) cipher: ContentCipher,
     /// The recipient infos, in DER's order, header included.
     pub(crate) recipients: &'a [u8],
-    /// Whether any recipient agrees on a key: the version of `EnvelopedData` tells.
-    pub(crate) agreement: bool,
+    /// What kinds of recipients there are: the version of `EnvelopedData` tells.
+    pub(crate) kinds: RecipientKinds,
     /// Bytes of the attributes, without the header around them; 0: none.
     pub(crate) attributes_len: usize,
     /// Bytes of the plaintext.
@@ -96,11 +97,63 @@ impl EnvelopeLayout<'_> {
         Ok(())
     }
 
-    /// RFC 5652, 6.1; always 0 for `AuthEnvelopedData`.
     fn version(&self) -> u8 {
-        let plain = self.cipher.is_authenticated() || (!self.agreement && self.attributes_len == 0);
-        if plain { 0 } else { 2 }
+        self.kinds.version(self.cipher.is_authenticated(), self.attributes_len > 0)
     }
+}
+
+/// What kinds of recipients an envelope has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum RecipientKinds {
+    /// Each has an RSA key and is named by issuer and serial number.
+    #[default]
+    Simple,
+    /// One agrees on a key, or is named by its key.
+    Further,
+    /// One is sent a key by ML-KEM.
+    Encapsulated,
+}
+
+impl RecipientKinds {
+    /// The version of the envelope: RFC 5652, 6.1; always 0 for `AuthEnvelopedData` (RFC 5083, 2.1).
+    pub(crate) fn version(self, is_authenticated: bool, has_attributes: bool) -> u8 {
+        match self {
+            _ if is_authenticated => 0,
+            RecipientKinds::Encapsulated => 3,
+            RecipientKinds::Simple if !has_attributes => 0,
+            RecipientKinds::Simple | RecipientKinds::Further => 2,
+        }
+    }
+}
+
+/// Bytes of the key that wraps the content key for a recipient with an ML-KEM key.
+pub(crate) const KEM_WRAPPING_KEY_BYTES: usize = 32;
+
+/// A recipient with an ML-KEM key: `OtherRecipientInfo` with a `KEMRecipientInfo` (RFC 9629, section 3).
+pub(crate) fn kem_info(name: &[u8], set: MlKem, ciphertext: &[u8], encrypted_key: &[u8]) -> Vec<u8> {
+    let info = element(
+        SEQUENCE,
+        &[
+            &[INTEGER, 1, 0],
+            name,
+            &kem_identifier(set),
+            &element(OCTET_STRING, &[ciphertext]),
+            &hkdf_identifier(),
+            &[INTEGER, 1, KEM_WRAPPING_KEY_BYTES as u8],
+            &aes_wrap_identifier(KEM_WRAPPING_KEY_BYTES),
+            &element(OCTET_STRING, &[encrypted_key]),
+        ],
+    );
+    element(context(4), &[&element(OID, &[oid::ORI_KEM]), &info])
+}
+
+/// `CMSORIforKEMOtherInfo` (RFC 9629, section 5): what the derivation mixes in.
+pub(crate) fn kem_other_info(ukm: Option<&[u8]>) -> Vec<u8> {
+    let ukm = ukm.map(|ukm| element(context(0), &[&element(OCTET_STRING, &[ukm])])).unwrap_or_default();
+    element(
+        SEQUENCE,
+        &[&aes_wrap_identifier(KEM_WRAPPING_KEY_BYTES), &[INTEGER, 1, KEM_WRAPPING_KEY_BYTES as u8], &ukm],
+    )
 }
 
 /// A recipient with an RSA key, ready to be put into the set.
@@ -207,6 +260,15 @@ pub(crate) enum Transport<'a> {
         /// User keying material.
         ukm: Option<&'a [u8]>,
     },
+    /// ML-KEM, HKDF with SHA-256 and an AES-256 key wrap.
+    Kem {
+        /// The parameter set.
+        set: MlKem,
+        /// What the secret travels in.
+        ciphertext: &'a [u8],
+        /// User keying material.
+        ukm: Option<&'a [u8]>,
+    },
 }
 
 impl<'a> Enveloped<'a> {
@@ -266,11 +328,13 @@ impl<'a> Enveloped<'a> {
                 None => {}
             }
         }
-        let simple = recipients.iter().all(|recipient| {
-            matches!((recipient.name, recipient.transport), (Name::IssuerAndSerial(_), Transport::Rsa(_)))
+        let kinds = recipients.iter().map(|recipient| match (recipient.name, recipient.transport) {
+            (_, Transport::Kem { .. }) => RecipientKinds::Encapsulated,
+            (Name::IssuerAndSerial(_), Transport::Rsa(_)) => RecipientKinds::Simple,
+            _ => RecipientKinds::Further,
         });
-        let expected = if authenticated || (simple && attributes_whole.is_none()) { 0 } else { 2 };
-        if version != expected {
+        let kinds = kinds.max().unwrap_or_default();
+        if version != kinds.version(authenticated, attributes_whole.is_some()) {
             return Err(Malformed("an envelope of another version").into());
         }
         Ok(Enveloped {
@@ -292,10 +356,10 @@ fn read_recipients(mut set: Reader<'_>) -> Result<Vec<Recipient<'_>>, OpenError>
     let mut previous: &[u8] = &[];
     while !set.is_empty() {
         let tag = match set.peek() {
-            Some(tag) if tag == SEQUENCE || tag == context(1) => tag,
+            Some(tag) if tag == SEQUENCE || tag == context(1) || tag == context(4) => tag,
             _ => {
                 return Err(OpenError::WeakerThanPolicy {
-                    what: "a recipient reached by something other than RSA or ECDH",
+                    what: "a recipient reached by something other than RSA, ECDH or ML-KEM",
                 });
             }
         };
@@ -306,6 +370,8 @@ fn read_recipients(mut set: Reader<'_>) -> Result<Vec<Recipient<'_>>, OpenError>
         previous = whole;
         let read = if tag == SEQUENCE {
             read_transport(whole).and_then(|one| Ok(push(&mut recipients, one)?))
+        } else if tag == context(4) {
+            read_encapsulated(whole).and_then(|one| Ok(push(&mut recipients, one)?))
         } else {
             read_agreements(whole, &mut recipients)
         };
@@ -340,6 +406,53 @@ fn read_transport(whole: &[u8]) -> Result<Recipient<'_>, OpenError> {
     Ok(Recipient { name, transport: Transport::Rsa(padding), encrypted_key })
 }
 
+/// `[4] OtherRecipientInfo` with a `KEMRecipientInfo`, and no other.
+fn read_encapsulated(whole: &[u8]) -> Result<Recipient<'_>, OpenError> {
+    const WHAT: &str = "a recipient is unreadable";
+    let mut other = Reader::only(whole, context(4), WHAT)?;
+    if other.value(OID, WHAT)? != oid::ORI_KEM {
+        return Err(OpenError::WeakerThanPolicy {
+            what: "a recipient reached by something other than RSA, ECDH or ML-KEM",
+        });
+    }
+    let mut fields = other.enter(SEQUENCE, WHAT)?;
+    other.end("a recipient with surplus fields")?;
+    if fields.small_integer(WHAT)? != 0 {
+        return Err(Malformed("a recipient of another version").into());
+    }
+    let name = match fields.peek() {
+        Some(SEQUENCE) => read_issuer_and_serial(&mut fields)?,
+        _ => Name::Key(fields.value(context_primitive(0), WHAT)?),
+    };
+    let set = read_kem(fields.whole(SEQUENCE, WHAT)?)?;
+    let ciphertext = fields.value(OCTET_STRING, WHAT)?;
+    if ciphertext.len() != set.ciphertext_len() {
+        return Err(Malformed("an ML-KEM ciphertext of another length").into());
+    }
+    check_hkdf(fields.whole(SEQUENCE, WHAT)?)?;
+    let wrapping_len = usize::from(fields.small_integer(WHAT)?);
+    let ukm = read_ukm(&mut fields, context(0))?;
+    let wrap_len = read_aes_wrap(fields.whole(SEQUENCE, WHAT)?)?;
+    let encrypted_key = fields.value(OCTET_STRING, WHAT)?;
+    fields.end("a recipient with surplus fields")?;
+    if wrap_len != wrapping_len {
+        return Err(Malformed("a wrapping key whose length is not its cipher's").into());
+    }
+    if wrap_len != KEM_WRAPPING_KEY_BYTES {
+        return Err(OpenError::WeakerThanPolicy { what: "a key wrap other than AES-256 beside ML-KEM" });
+    }
+    Ok(Recipient { name, transport: Transport::Kem { set, ciphertext, ukm }, encrypted_key })
+}
+
+fn read_ukm<'a>(fields: &mut Reader<'a>, tag: u8) -> Result<Option<&'a [u8]>, Malformed> {
+    const WHAT: &str = "a recipient is unreadable";
+    let Some(explicit) = fields.optional(tag) else { return Ok(None) };
+    let mut explicit = Reader::new(explicit);
+    let ukm = explicit.value(OCTET_STRING, WHAT)?;
+    explicit.end(WHAT)?;
+    Ok(Some(ukm))
+}
+
 fn read_agreements<'a>(whole: &'a [u8], recipients: &mut Vec<Recipient<'a>>) -> Result<(), OpenError> {
     const WHAT: &str = "a recipient is unreadable";
     let mut fields = Reader::only(whole, context(1), WHAT)?;
@@ -347,15 +460,7 @@ fn read_agreements<'a>(whole: &'a [u8], recipients: &mut Vec<Recipient<'a>>) -> 
         return Err(Malformed("a recipient of another version").into());
     }
     let point = read_originator(fields.enter(context(0), WHAT)?)?;
-    let ukm = match fields.optional(context(1)) {
-        Some(explicit) => {
-            let mut explicit = Reader::new(explicit);
-            let ukm = explicit.value(OCTET_STRING, WHAT)?;
-            explicit.end(WHAT)?;
-            Some(ukm)
-        }
-        None => None,
-    };
+    let ukm = read_ukm(&mut fields, context(1))?;
     let (kdf, wrap) = read_agreement(fields.whole(SEQUENCE, WHAT)?)?;
     let wrap_len = read_aes_wrap(wrap)?;
     let mut keys = fields.enter(SEQUENCE, WHAT)?;

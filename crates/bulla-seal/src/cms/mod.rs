@@ -103,7 +103,7 @@ mod tests {
         aes_wrap_identifier, agreement_identifier, digest_identifier, rsa_signature_identifier, rsa_wrap_identifier,
     };
     use super::attributes::{AttributeWriter, write_binding, write_content_type, write_message_digest};
-    use super::enveloped::{EnvelopeLayout, agreement_info, recipient_set, transport_info};
+    use super::enveloped::{EnvelopeLayout, RecipientKinds, agreement_info, recipient_set, transport_info};
     use super::reader::is_der;
     use super::signed::SignedLayout;
     use super::writer::{INTEGER, SET, Writer, element};
@@ -142,7 +142,7 @@ mod tests {
         let layout = EnvelopeLayout {
             cipher: ContentCipher::Aes256Gcm,
             recipients: &recipients,
-            agreement: true,
+            kinds: RecipientKinds::Further,
             attributes_len: attributes.len(),
             plaintext_len: 1,
         };

@@ -229,6 +229,11 @@ impl<'a> SignerInfo<'a> {
         Ok(SignerInfo { name, digest, digest_identifier, attributes, attributes_whole, kind, algorithm, signature })
     }
 
+    /// What the signature covers, whole: ML-DSA signs it without a digest of ours before.
+    pub(crate) fn signed_attributes(&self) -> Vec<u8> {
+        [&[SET], self.attributes_whole.get(1..).unwrap_or_default()].concat()
+    }
+
     /// What the signature covers: the attributes as a `SET OF`, not as the `[0]` they travel in.
     pub(crate) fn signed_hash(&self) -> bulla_device::Hash {
         signed_hash(self.digest, self.attributes_whole)

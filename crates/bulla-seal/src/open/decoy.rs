@@ -5,7 +5,7 @@
 //! such a message is parsed before a signature has proved it. Whatever fails before a signature could be verified goes
 //! on with a made-up message, the decoy, whose parsing, digest and verification take what a real one's take.
 
-use bulla_device::Digest;
+use bulla_device::{Digest, MlDsa};
 use bytes::Bytes;
 use openssl::bn::BigNum;
 use openssl::ecdsa::EcdsaSig;
@@ -13,7 +13,7 @@ use openssl::sha::sha512;
 
 use crate::certificate::{Certificate, KeyKind};
 use crate::cms::Name;
-use crate::cms::algorithm::{digest_identifier, ecdsa_identifier, rsa_signature_identifier};
+use crate::cms::algorithm::{digest_identifier, ecdsa_identifier, ml_dsa_identifier, rsa_signature_identifier};
 use crate::cms::attributes::{self, AttributeWriter};
 use crate::cms::signed::SignedLayout;
 use crate::cms::writer::{INTEGER, SEQUENCE, Writer, element};
@@ -68,12 +68,13 @@ pub fn check_reader(policy: &Policy, ring: &Ring) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// Every certificate that the ring has for the policy's signers; at least one for each.
+/// Every certificate that the ring has for the policy's signers, of a kind that PQC lets sign; at least one for each.
 fn named(policy: &Policy, ring: &Ring) -> Result<Vec<Certificate>, PolicyError> {
     let mut all: Vec<Certificate> = Vec::new();
     for dn in &policy.signers {
         let before = all.len();
-        all.extend(ring.named(dn).cloned());
+        let can_sign = |kind| policy.pqc.allows(kind) && !matches!(kind, KeyKind::MlKem(_));
+        all.extend(ring.named(dn).filter(|certificate| can_sign(certificate.key_kind())).cloned());
         if all.len() == before {
             return Err(PolicyError::SignerNotInRing { dn: dn.to_string(), user: ring.user().to_owned() });
         }
@@ -111,6 +112,13 @@ fn nobodys_signature(certificate: &Certificate) -> Vec<u8> {
             let number = |which| element(INTEGER, &[&filler(&[0x5a], len, which)]);
             element(SEQUENCE, &[&number(b'r'), &number(b's')])
         }
+        KeyKind::MlDsa(set) => {
+            // No hints, which a signature may have: counts of nothing at the end.
+            let (hints, polynomials) = set.hints();
+            let mut signature = filler(&[], set.signature_len() - hints - polynomials, b'z');
+            signature.resize(set.signature_len(), 0);
+            signature
+        }
         _ => filler(&[0], (certificate.key_bits() as usize).div_ceil(8), b'm'),
     }
 }
@@ -126,6 +134,7 @@ fn message(
     let identifier = digest_identifier(digest);
     let algorithm = match (signer.key_kind(), scheme) {
         (KeyKind::Ec(_), _) => ecdsa_identifier(digest),
+        (KeyKind::MlDsa(set), _) => ml_dsa_identifier(set),
         (_, SignatureScheme::Pkcs1) => rsa_signature_identifier(RsaScheme::Pkcs1, digest),
         (_, SignatureScheme::Pss) => rsa_signature_identifier(RsaScheme::Pss, digest),
     };
@@ -162,12 +171,32 @@ fn message(
     out.finish()
 }
 
+/// Whether the hints at the end of an ML-DSA signature are encoded as they must be (FIPS 204, algorithm 21): one that
+/// are not is refused before any arithmetic.
+fn has_readable_hints(set: MlDsa, signature: &[u8]) -> bool {
+    let (most, polynomials) = set.hints();
+    let Some(encoded) = signature.len().checked_sub(most + polynomials).and_then(|at| signature.get(at..)) else {
+        return false;
+    };
+    let (places, ends) = encoded.split_at(most);
+    let mut start = 0;
+    for end in ends.iter().map(|end| usize::from(*end)) {
+        let Some(of_one) = places.get(start..end) else { return false };
+        if !of_one.is_sorted_by(|left, right| left < right) {
+            return false;
+        }
+        start = end;
+    }
+    places.get(start..).is_some_and(|rest| rest.iter().all(|place| *place == 0))
+}
+
 /// Whether a verification of this signature takes its whole arithmetic: numbers out of range are refused without any.
 pub(super) fn is_in_range(certificate: &Certificate, signature: &[u8]) -> bool {
     let key = certificate.public_key();
     let below =
         |number: &openssl::bn::BigNumRef, limit: &openssl::bn::BigNumRef| number < limit && number.num_bits() > 0;
     let answer = match certificate.key_kind() {
+        KeyKind::MlDsa(set) => Some(signature.len() == set.signature_len() && has_readable_hints(set, signature)),
         KeyKind::Ec(_) => key.ec_key().ok().and_then(|key| {
             let parsed = EcdsaSig::from_der(signature).ok()?;
             let mut order = BigNum::new().ok()?;

@@ -452,6 +452,10 @@ impl Verification {
             (SignatureKind::Ecdsa, certificate::KeyKind::Ec(_), Some(key)) => {
                 Some(Verification::Device(key.clone(), Work::EcdsaVerify { hash, signature }))
             }
+            (SignatureKind::MlDsa(set), certificate::KeyKind::MlDsa(own), Some(key)) if set == own => {
+                let message = signer.signed_attributes();
+                Some(Verification::Device(key.clone(), Work::MlDsaVerify { message, signature }))
+            }
             (SignatureKind::RsaPkcs1 | SignatureKind::RsaPss { .. }, certificate::KeyKind::Rsa, _)
             | (SignatureKind::Ecdsa, certificate::KeyKind::Ec(_), None) => {
                 Some(Verification::Here(Foreign { kind, digest, hash, signature }))
@@ -477,7 +481,8 @@ impl Foreign {
                 context.set_rsa_mgf1_md(self.digest.md())?;
                 context.set_rsa_pss_saltlen(RsaPssSaltlen::custom(i32::from(salt_len)))?;
             }
-            SignatureKind::Ecdsa => {}
+            // With ML-DSA nothing comes here.
+            SignatureKind::Ecdsa | SignatureKind::MlDsa(_) => {}
         }
         // A refused signature and an unreadable one are the same here; the library's words are dropped.
         let good = matches!(context.verify(&self.hash, &self.signature), Ok(true));

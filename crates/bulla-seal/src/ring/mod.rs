@@ -35,7 +35,7 @@ use std::time::SystemTime;
 
 use bulla_device::PrivateKey;
 
-use crate::certificate::{Certificate, CertificateError, Passphrase, Usage};
+use crate::certificate::{Certificate, CertificateError, KeyKind, Passphrase, Usage};
 use crate::dn::Dn;
 use crate::policy::Revocation;
 
@@ -293,6 +293,21 @@ impl Ring {
         asked: Revocation,
         now: SystemTime,
     ) -> Result<&Certificate, CertificateError> {
+        self.recipient_where(dn, usage, asked, now, |_| true)
+    }
+
+    /// As [`Ring::recipient`], among the keys whose kinds `fit`.
+    ///
+    /// # Errors
+    /// As [`Ring::recipient`].
+    pub fn recipient_where(
+        &self,
+        dn: &Dn,
+        usage: Usage,
+        asked: Revocation,
+        now: SystemTime,
+        fit: impl Fn(KeyKind) -> bool,
+    ) -> Result<&Certificate, CertificateError> {
         let people = self.people_by_dn.get(dn).into_iter().flatten();
         let people =
             people.filter_map(|at| self.people.get(*at)).map(|person| (&person.certificate, person.chain.as_slice()));
@@ -301,7 +316,7 @@ impl Ring {
             .iter()
             .filter(|own| own.certificate.dn() == dn)
             .map(|own| (&own.certificate, own.chain.as_slice()));
-        let mut candidates: Vec<_> = people.chain(own).collect();
+        let mut candidates: Vec<_> = people.chain(own).filter(|(one, _)| fit(one.key_kind())).collect();
         candidates.sort_by_key(|(certificate, _)| std::cmp::Reverse(newness(certificate)));
         let checked = candidates.into_iter().map(|(certificate, chain)| {
             let usage = usage.for_recipient(certificate.key_kind());

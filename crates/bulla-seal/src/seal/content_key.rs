@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::Plaintext;
 use crate::cms::algorithm::{AES_BLOCK_BYTES, GCM_NONCE_BYTES, GCM_TAG_BYTES};
 use crate::cms::attributes::sha256;
-use crate::cms::enveloped::EnvelopeLayout;
+use crate::cms::enveloped::{EnvelopeLayout, RecipientKinds};
 use crate::cms::writer::{SET, Writer};
 use crate::error::SealError;
 use crate::message::Sealed;
@@ -96,8 +96,8 @@ impl Pool {
 pub(super) struct Terms {
     pub(super) cipher: ContentCipher,
     pub(super) reuse: KeyReuse,
-    /// Whether a recipient agrees on a key: the version of `EnvelopedData` tells.
-    pub(super) agreement: bool,
+    /// What kinds of recipients there are: the version of `EnvelopedData` tells.
+    pub(super) kinds: RecipientKinds,
     pub(super) born: SystemTime,
     pub(super) epoch: u64,
 }
@@ -110,7 +110,7 @@ pub(super) struct ContentKey {
     recipients: Vec<u8>,
     names: Arc<[Bytes]>,
     recipients_digest: [u8; 32],
-    agreement: bool,
+    kinds: RecipientKinds,
     born: SystemTime,
     epoch: u64,
     /// Messages that it may still seal.
@@ -140,7 +140,7 @@ impl ContentKey {
             recipients_digest: sha256(&recipients),
             recipients,
             names,
-            agreement: terms.agreement,
+            kinds: terms.kinds,
             born: terms.born,
             epoch: terms.epoch,
             messages_left,
@@ -191,7 +191,7 @@ impl ContentKey {
         let layout = EnvelopeLayout {
             cipher: self.cipher,
             recipients: &self.recipients,
-            agreement: self.agreement,
+            kinds: self.kinds,
             attributes_len: attributes.len(),
             plaintext_len: plaintext.len(),
         };

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use bulla_device::{Curve, Digest, Job, Output, PublicKey, RsaPadding, Work};
+use bulla_device::{Curve, Digest, Job, ML_KEM_SECRET_BYTES, MlKem, Output, PublicKey, RsaPadding, Work};
 
 use crate::certificate::{Certificate, KeyKind};
 use crate::cms::algorithm::{aes_wrap_identifier, agreement_identifier, rsa_wrap_identifier};
-use crate::cms::enveloped::{agreement_info, derive_key, recipient_set, shared_info, transport_info};
+use crate::cms::enveloped::{
+    KEM_WRAPPING_KEY_BYTES, RecipientKinds, agreement_info, derive_key, kem_info, kem_other_info, recipient_set,
+    shared_info, transport_info,
+};
 use crate::effort::Tally;
 use crate::error::SealError;
 use crate::message::Sealed;
@@ -26,6 +29,7 @@ pub(super) struct Recipient {
 enum Way {
     Transport { padding: RsaPadding, len: usize },
     Agreement { curve: Curve, kdf: Digest, shared: Vec<u8>, wrap_len: usize },
+    Encapsulation { set: MlKem, other_info: Vec<u8>, key_len: usize },
 }
 
 impl Recipient {
@@ -66,14 +70,29 @@ impl Recipient {
                 let shared = shared_info(&wrap, None, wrap_len);
                 (agreement_identifier(kdf, &wrap), Way::Agreement { curve, kdf, shared, wrap_len })
             }
-            (KeyKind::Other, _) => return Err(refused("its kind of key is not supported")),
+            (KeyKind::MlKem(_), KeyTransport::Oaep) => {
+                return Err(refused("KEYWRAP(OAEP) needs an RSA key, this one is ML-KEM"));
+            }
+            (KeyKind::MlKem(_), _) if cipher.key_len() < KEM_WRAPPING_KEY_BYTES => {
+                return Err(refused("an ML-KEM key needs ENCALG(AES256) or ENCALG(AES256CBC)"));
+            }
+            (KeyKind::MlKem(set), _) => {
+                let (other_info, key_len) = (kem_other_info(None), cipher.key_len());
+                // Each part of its recipient info has its own algorithm.
+                (Vec::new(), Way::Encapsulation { set, other_info, key_len })
+            }
+            (KeyKind::MlDsa(_) | KeyKind::Other, _) => return Err(refused("its kind of key is not supported")),
         };
         Ok(Recipient { name: certificate.issuer_and_serial().to_vec(), key: key.clone(), algorithm, way })
     }
 
-    /// Whether it agrees on a key, instead of having one sent.
-    pub(super) fn agrees(&self) -> bool {
-        matches!(self.way, Way::Agreement { .. })
+    /// What of it the version of an envelope tells.
+    pub(super) fn kinds(&self) -> RecipientKinds {
+        match self.way {
+            Way::Transport { .. } => RecipientKinds::Simple,
+            Way::Agreement { .. } => RecipientKinds::Further,
+            Way::Encapsulation { .. } => RecipientKinds::Encapsulated,
+        }
     }
 
     /// As long as a real one.
@@ -84,14 +103,19 @@ impl Recipient {
                 let point = vec![0; curve.point_len()];
                 agreement_info(&self.name, &self.algorithm, &point, &vec![0; wrap_len + WRAP_OVERHEAD_BYTES])
             }
+            Way::Encapsulation { set, key_len, .. } => {
+                let ciphertext = vec![0; set.ciphertext_len()];
+                kem_info(&self.name, *set, &ciphertext, &vec![0; key_len + WRAP_OVERHEAD_BYTES])
+            }
         }
     }
 
-    /// One public-key operation, or an ephemeral key and one derivation.
+    /// One public-key operation, an ephemeral key and one derivation, or one encapsulation.
     fn job(&self, content_key: &Output) -> Job {
         let work = match self.way {
             Way::Transport { padding, .. } => Work::RsaWrap { padding, content_key: content_key.clone() },
             Way::Agreement { .. } => Work::EcdhEphemeral,
+            Way::Encapsulation { .. } => Work::MlKemEncapsulate,
         };
         Job::new(self.key.clone(), work)
     }
@@ -109,6 +133,14 @@ impl Recipient {
                 let wrapping = derive_key(*kdf, secret, shared, *wrap_len);
                 let encrypted = symmetric::wrap_key(&wrapping, content_key)?;
                 Ok(agreement_info(&self.name, &self.algorithm, point, &encrypted))
+            }
+            Way::Encapsulation { set, other_info, .. }
+                if answer.len() == set.ciphertext_len() + ML_KEM_SECRET_BYTES =>
+            {
+                let (ciphertext, secret) = answer.split_at(set.ciphertext_len());
+                let wrapping = symmetric::hkdf_sha256(secret, other_info, KEM_WRAPPING_KEY_BYTES)?;
+                let encrypted = symmetric::wrap_key(&wrapping, content_key)?;
+                Ok(kem_info(&self.name, *set, ciphertext, &encrypted))
             }
             _ => Err(SealError::AnswerLength { len: answer.len() }),
         }

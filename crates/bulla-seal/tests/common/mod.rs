@@ -66,11 +66,7 @@ impl World {
 
     /// A user with a key for everything that its type allows.
     pub fn person(&self, name: &str, key: KeySpec) -> Person {
-        let uses = match key {
-            KeySpec::Rsa(_) => vec![KeyUse::DocSign, KeyUse::DataEncrypt],
-            KeySpec::Ec(_) => vec![KeyUse::DocSign, KeyUse::KeyAgree],
-        };
-        self.person_for(name, key, uses, 365, now())
+        self.person_for(name, key, KeyUse::usual(key.kind()), 365, now())
     }
 
     pub fn person_for(&self, name: &str, key: KeySpec, uses: Vec<KeyUse>, days: u32, now: SystemTime) -> Person {

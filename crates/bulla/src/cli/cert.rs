@@ -568,15 +568,7 @@ fn passphrase(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Pass
 
 impl ProfileArgs {
     fn uses(&self, kind: KeyKind) -> Vec<KeyUse> {
-        if self.usage.is_empty() { default_uses(kind) } else { self.usage.clone() }
-    }
-}
-
-/// Sign and encrypt, as the key's type can.
-pub(super) fn default_uses(kind: KeyKind) -> Vec<KeyUse> {
-    match kind {
-        KeyKind::Ec(_) => vec![KeyUse::DocSign, KeyUse::KeyAgree],
-        _ => vec![KeyUse::DocSign, KeyUse::DataEncrypt],
+        if self.usage.is_empty() { KeyUse::usual(kind) } else { self.usage.clone() }
     }
 }
 

@@ -346,11 +346,7 @@ fn user(row: &Fields) -> Vec<String> {
 
 /// How strong a key is, and which keys are alike (NIST SP 800-57 part 1).
 fn strength(key: &str) -> String {
-    let bits = |spec: KeySpec| match spec {
-        KeySpec::Rsa(bits) => bits,
-        KeySpec::Ec(curve) => curve.bits(),
-    };
-    let known = key.parse::<KeySpec>().ok().and_then(|spec| Strength::of(spec.kind(), bits(spec)));
+    let known = key.parse::<KeySpec>().ok().and_then(|spec| Strength::of(spec.kind(), spec.bits()));
     known.map_or_else(String::new, |strength| strength.to_string())
 }
 

@@ -2,7 +2,6 @@
 //! and to sign with an authority's.
 
 use super::CliError;
-use super::cert::default_uses;
 use crate::admin;
 use crate::catalog::{Definitions, DeviceDefinition, Setup, TokenSetup, TransitSetup};
 use crate::objects_file::DefinitionsFile;
@@ -115,6 +114,7 @@ impl TokenArgs {
         let kind = match key {
             KeySpec::Rsa(bits) => NewKey::Rsa(bits),
             KeySpec::Ec(curve) => NewKey::Ec(curve),
+            KeySpec::MlDsa(_) | KeySpec::MlKem(_) => return Err(not_on_devices(key)),
         };
         let (public, uri) = device.generate(kind, label).map_err(device_failed)?;
         Ok(TokenKey { public, uri: uri.into(), device: Box::new(device) })
@@ -147,6 +147,7 @@ impl TokenArgs {
                 let (kind, bits) = match key {
                     KeySpec::Rsa(bits) => (bulla_device::KeyKind::Rsa, bits),
                     KeySpec::Ec(curve) => (bulla_device::KeyKind::Ec(curve), curve.bits()),
+                    KeySpec::MlDsa(_) | KeySpec::MlKem(_) => return Err(not_on_devices(key)),
                 };
                 device.create_key(kind, bits, label)
             }
@@ -264,10 +265,7 @@ impl TokenKey {
 
     /// Its kind, as a certificate says it.
     pub fn kind(&self) -> KeyKind {
-        match self.public.kind() {
-            bulla_device::KeyKind::Ec(curve) => KeyKind::Ec(curve),
-            bulla_device::KeyKind::Rsa => KeyKind::Rsa,
-        }
+        KeyKind::of_device(self.public.kind())
     }
 
     /// What its certificate is for, where `asked` does not say it: to sign and to encrypt, as the key can.
@@ -275,8 +273,7 @@ impl TokenKey {
         match (&self.uri, self.public.kind()) {
             _ if !asked.is_empty() => asked.to_vec(),
             (KeyUri::Transit(_), bulla_device::KeyKind::Ec(_)) => vec![KeyUse::DocSign],
-            (_, bulla_device::KeyKind::Ec(curve)) => default_uses(KeyKind::Ec(curve)),
-            (_, bulla_device::KeyKind::Rsa) => default_uses(KeyKind::Rsa),
+            (_, kind) => KeyUse::usual(KeyKind::of_device(kind)),
         }
     }
 
@@ -291,6 +288,11 @@ impl TokenKey {
         create::request_signed_elsewhere(profile, &self.public, sign)
             .map_err(|error| CliError::failed(error.to_string()))
     }
+}
+
+/// No PKCS#11 module and no transit engine of today has these by a standard call.
+fn not_on_devices(key: KeySpec) -> CliError {
+    CliError::usage(format!("a key of kind {key} is made in a file: no device has it")).hint("leave out --device")
 }
 
 fn sign(engine: &mut dyn Device, key: PrivateKey, work: Work) -> Result<Vec<u8>, DeviceError> {

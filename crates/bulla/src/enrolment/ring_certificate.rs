@@ -277,15 +277,12 @@ impl<'a> Site<'a> {
 
 /// Whether a key that waits is of the kind that is wanted now: the configuration may have changed.
 pub(super) fn is_of_kind(key: &PKey<Private>, kind: KeySpec) -> bool {
-    match (kind, key.ec_key()) {
-        (KeySpec::Rsa(bits), Err(_)) => key.rsa().is_ok() && key.bits() == bits,
-        (KeySpec::Ec(curve), Ok(ec)) => ec.group().curve_name() == Some(curve.nid()),
-        _ => false,
-    }
+    let found = bulla_device::KeyKind::of(key).ok();
+    found.and_then(|found| KeySpec::like(KeyKind::of_device(found), key.bits())) == Some(kind)
 }
 
 fn sign_and_encrypt(kind: KeyKind) -> Vec<KeyUse> {
-    vec![KeyUse::DocSign, if matches!(kind, KeyKind::Ec(_)) { KeyUse::KeyAgree } else { KeyUse::DataEncrypt }]
+    KeyUse::usual(kind)
 }
 
 /// A private key that waits for its certificate; none where there is no file.

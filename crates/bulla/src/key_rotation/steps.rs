@@ -667,18 +667,13 @@ fn waits(now: SystemTime, until: SystemTime) -> Duration {
 }
 
 fn same_kind(certificate: &Certificate) -> Result<KeySpec, RotationError> {
-    let kind = match certificate.key_kind() {
-        KeyKind::Rsa => Some(KeySpec::Rsa(certificate.key_bits())),
-        KeyKind::Ec(curve) => Some(KeySpec::Ec(curve)),
-        KeyKind::Other => None,
-    };
-    let kind = kind.filter(|kind| KeySpec::ALL.contains(kind));
+    let kind = KeySpec::like(certificate.key_kind(), certificate.key_bits());
     kind.ok_or_else(|| RotationError::Unfit { why: "--key must say of what kind it is".to_owned() })
 }
 
 /// What the new key may do: what the old one may, as its kind can.
 fn uses(old: &Certificate, kind: KeyKind) -> Vec<KeyUse> {
-    let encrypt = if matches!(kind, KeyKind::Ec(_)) { KeyUse::KeyAgree } else { KeyUse::DataEncrypt };
+    let encrypt = KeyUse::to_encrypt(kind);
     let roles = old.roles();
     // A certificate that does not say for what it is may be used for TLS, too; the new one says it.
     let is_for_tls = roles.contains(&Role::Tls) && old.x509().extended_key_usage().is_some();
@@ -688,7 +683,9 @@ fn uses(old: &Certificate, kind: KeyKind) -> Vec<KeyUse> {
         is_for_tls.then_some(KeyUse::Handshake),
     ];
     let found: Vec<KeyUse> = found.into_iter().flatten().collect();
-    if found.is_empty() { vec![KeyUse::DocSign, encrypt] } else { found }
+    // A key that signs alone, or encrypts alone, takes what it can of that.
+    let found: Vec<KeyUse> = found.into_iter().filter(|usage| KeyUse::bits(&[*usage], kind).is_ok()).collect();
+    if found.is_empty() { KeyUse::usual(kind) } else { found }
 }
 
 /// The key's certificate out of a file, and those above it.

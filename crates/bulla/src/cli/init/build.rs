@@ -13,7 +13,7 @@ use crate::users::{ITERATIONS, Users};
 use crate::whole_file;
 use bulla_seal::certificate::authority::{Authority, AuthorityError, Founding, Request};
 use bulla_seal::certificate::bundle::to_trust_store;
-use bulla_seal::certificate::{Certificate, KeyKind, KeyUse};
+use bulla_seal::certificate::{Certificate, KeyUse};
 use bulla_seal::ring;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -147,10 +147,7 @@ impl<'a> Building<'a> {
 
     fn issue(&self, dir: &Path, user: &str, identity: &Identity) -> Result<Certificate, CliError> {
         let authority = self.signer()?;
-        let uses = match identity.key.kind() {
-            KeyKind::Ec(_) => vec![KeyUse::DocSign, KeyUse::KeyAgree],
-            _ => vec![KeyUse::DocSign, KeyUse::DataEncrypt],
-        };
+        let uses = KeyUse::usual(identity.key.kind());
         let request = Request {
             dn: identity.dn.clone(),
             key: identity.key,
