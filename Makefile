@@ -59,6 +59,7 @@ NATS = .cache/nats/nats-server
 NATS_VERSION = 2.15.3
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
+OPENSSL_4 = .cache/openssl-4/openssl
 # `make check test` runs unit tests once.
 NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
@@ -179,7 +180,8 @@ prerequisites:
 test-prerequisites: prerequisites
 	@tests/prerequisites.sh test
 
-clients: $(VENV) $(RHEA) $(GO_AMQP) $(PEBBLE) $(JMS) $(BOUNCYCASTLE) $(NATS) $(NATS_CLI)
+clients: $(VENV) $(RHEA) $(GO_AMQP) $(PEBBLE) $(JMS) $(BOUNCYCASTLE) $(OPENSSL_4) $(NATS) \
+    $(NATS_CLI)
 
 nats-server: $(NATS)
 
@@ -229,3 +231,7 @@ $(JMS): $(CLIENTS)/jms/pom.xml $(wildcard $(CLIENTS)/jms/src/main/java/*.java) |
 $(BOUNCYCASTLE): $(CLIENTS)/bouncycastle/pom.xml | prerequisites
 	cd $(CLIENTS)/bouncycastle && mvn --quiet --batch-mode package
 	touch $@
+
+# The program of the OpenSSL that Bulla is linked with, which distributions don't have yet: two minutes on two cores.
+$(OPENSSL_4): Cargo.lock tests/openssl-4.sh | test-prerequisites
+	tests/openssl-4.sh $@

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Builds the `openssl` program of the OpenSSL that Bulla is linked with, from the source that cargo has for this build.
+# Distributions are years behind it: theirs know neither ML-DSA nor ML-KEM, nor the attributes of a confidential message.
+#
+#   tests/openssl-4.sh PROGRAM     PROGRAM is the file to make, .cache/openssl-4/openssl usually
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+out=$1
+failed() {
+    echo "error: the openssl program of this build: $1" >&2
+    exit 1
+}
+
+host=$(rustc -vV | sed -n 's/^host: //p')
+# Asks for this platform alone, otherwise cargo fetches the crates of every other one.
+metadata=$(cargo metadata --format-version 1 --locked --filter-platform "$host") || failed "cargo metadata failed"
+read -r version source < <(python3 -c '
+import json, pathlib, sys
+for package in json.load(sys.stdin)["packages"]:
+    if package["name"] == "openssl-src" and "+" in package["version"]:
+        print(package["version"].split("+")[1], pathlib.Path(package["manifest_path"]).parent / "openssl")
+' <<<"$metadata") || failed "Cargo.lock has no openssl-src with OpenSSL's version in its own"
+[ -f "$source/Configure" ] || failed "there is no source in $source"
+
+has() { "$out" version 2>/dev/null | grep -q "^OpenSSL $version "; }
+if has; then
+    touch "$out"
+    exit 0
+fi
+
+mkdir -p "$(dirname "$out")"
+build=$(mktemp -d "$(dirname "$out")/build.XXXXXX")
+trap 'rm -rf "$build"' EXIT
+log=$(dirname "$out")/build.log
+make_in_build() { env -u MAKEFLAGS -u MAKELEVEL make --directory "$build" "$@" >>"$log" 2>&1; }
+broken() {
+    tail -n 20 "$log" >&2
+    failed "$1; $log has all of it"
+}
+# What `cms`, `req`, `x509`, `ca` and `genpkey` don't use is left out; -O1 compiles in half the time of -O3.
+(cd "$build" && perl "$source/Configure" no-shared no-module no-tests no-docs no-legacy no-quic no-comp no-ssl-trace no-srp \
+    no-camellia no-seed no-aria no-sm4 no-idea no-cast no-bf no-rc4 no-mdc2 no-whirlpool -O1) >"$log" 2>&1 ||
+    broken "Configure failed"
+make_in_build -j"$(nproc)" build_generated || broken "make build_generated failed"
+make_in_build -j"$(nproc)" apps/openssl || broken "make apps/openssl failed"
+mv "$build/apps/openssl" "$out"
+has || failed "it does not say that it is OpenSSL $version"
