@@ -15,9 +15,9 @@ DECRYPT = Path(BULLA).parent / "examples/cms-decrypt"
 SEALED = "application/pkcs7-mime"
 
 
-def verify(signed, authority, tmp, *options):
+def verify(signed, authority, tmp, *options, by=openssl):
     """The payload of a SignedData, its signer's path checked."""
-    return openssl(
+    return by(
         "cms", "-verify", "-inform", "DER", "-binary", "-purpose", "any", "-CAfile", authority.certificate,
         "-in", _file(tmp, "signed.der", signed), *options,
     )  # fmt: skip
@@ -27,14 +27,19 @@ def decrypt(enveloped, identity, tmp):
     """What an envelope holds. A program that looks for authenticated attributes under the wrong tag still opens privacy,
     which has none; the library does the rest."""
     try:
-        return openssl(
-            "cms", "-decrypt", "-inform", "DER", "-binary", "-recip", identity.certificate, "-inkey", identity.key,
-            "-in", _file(tmp, "enveloped.der", enveloped),
-        )  # fmt: skip
+        return decrypt_with_program(enveloped, identity, tmp)
     except CommandFailed as failed:
         if "wrong tag" not in str(failed) or program_opens_confidential():
             raise
     return decrypt_with_library(enveloped, identity)
+
+
+def decrypt_with_program(enveloped, identity, tmp, by=openssl):
+    """As `decrypt`, by that program or not at all."""
+    return by(
+        "cms", "-decrypt", "-inform", "DER", "-binary", "-recip", identity.certificate, "-inkey", identity.key,
+        "-in", _file(tmp, "enveloped.der", enveloped),
+    )  # fmt: skip
 
 
 @functools.cache
@@ -58,27 +63,28 @@ def decrypt_with_library(enveloped, identity):
     return done.stdout
 
 
-def sign(payload, *identities, tmp, digest="sha256", options=()):
+def sign(payload, *identities, tmp, digest="sha256", options=(), by=openssl):
     """A SignedData with the payload inside."""
     signers = [word for identity in identities for word in ("-signer", identity.certificate, "-inkey", identity.key)]
-    return openssl(
+    return by(
         "cms", "-sign", "-outform", "DER", "-binary", "-nodetach", "-md", digest, *signers, *options,
         "-in", _file(tmp, "payload", payload),
     )  # fmt: skip
 
 
-def encrypt(payload, *identities, tmp, cipher="aes-256-gcm"):
-    """An envelope for RSA recipients, by OAEP with SHA-256, or for EC ones."""
+def encrypt(payload, *identities, tmp, cipher="aes-256-gcm", by=openssl):
+    """An envelope for RSA recipients, by OAEP with SHA-256, for EC or for ML-KEM ones."""
     recipients = []
     for identity in identities:
         recipients += ["-recip", identity.certificate]
-        if b"rsaEncryption" in openssl("x509", "-in", identity.certificate, "-noout", "-text"):
+        shown = by("x509", "-in", identity.certificate, "-noout", "-text")
+        if b"rsaEncryption" in shown:
             recipients += [
                 "-keyopt", "rsa_padding_mode:oaep", "-keyopt", "rsa_oaep_md:sha256", "-keyopt", "rsa_mgf1_md:sha256",
             ]  # fmt: skip
-        else:
+        elif b"id-ecPublicKey" in shown:
             recipients += ["-keyopt", "ecdh_kdf_md:sha256"]
-    return openssl(
+    return by(
         "cms",
         "-encrypt",
         "-outform",

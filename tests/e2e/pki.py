@@ -20,8 +20,16 @@ KEYS = {
     "p384": ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:secp384r1"],
     "p521": ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:secp521r1"],
 }
+# Keys that the openssl of distributions doesn't know yet: the program of this build makes them (`make clients`).
+POST_QUANTUM = {
+    **{f"ml-dsa-{size}": ["-algorithm", f"ML-DSA-{size}"] for size in (44, 65, 87)},
+    **{f"ml-kem-{size}": ["-algorithm", f"ML-KEM-{size}"] for size in (512, 768, 1024)},
+}
+OPENSSL_4 = Path(__file__).parents[2] / ".cache/openssl-4/openssl"
 USAGE_RSA = "digitalSignature,nonRepudiation,keyEncipherment,dataEncipherment"
 USAGE_EC = "digitalSignature,nonRepudiation,keyAgreement"
+USAGE_SIGNING = "digitalSignature,nonRepudiation"
+USAGE_KEM = "keyEncipherment"
 CONFIG = """
 [ca]
 default_ca = authority
@@ -52,10 +60,10 @@ class CommandFailed(Exception):
     """An openssl command said no."""
 
 
-def openssl(*arguments, stdin=None, env=None):
+def openssl(*arguments, stdin=None, env=None, program="openssl"):
     """Runs openssl; its standard output."""
     done = subprocess.run(
-        ["openssl", *(str(argument) for argument in arguments)],
+        [program, *(str(argument) for argument in arguments)],
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
         stdout=subprocess.PIPE,
@@ -64,8 +72,13 @@ def openssl(*arguments, stdin=None, env=None):
         timeout=60,
     )
     if done.returncode:
-        raise CommandFailed(f"openssl {' '.join(map(str, arguments))}: {done.stderr.decode()}")
+        raise CommandFailed(f"{program} {' '.join(map(str, arguments))}: {done.stderr.decode()}")
     return done.stdout
+
+
+def openssl_4(*arguments, env=None):
+    """Runs the openssl program of this build, which has no configuration of its own."""
+    return openssl(*arguments, program=OPENSSL_4, env={"OPENSSL_CONF": os.devnull, **(env or {})})
 
 
 def utc(moment):
@@ -122,6 +135,9 @@ class Authority:
         self.count += 1
         stem = self.dir / f"{name}-{self.count}"
         identity = Identity(name, stem.with_suffix(".pem"), stem.with_suffix(".key"))
+        if key in POST_QUANTUM:
+            self._issue_post_quantum(identity, key, usage, not_before, not_after)
+            return identity
         request = stem.with_suffix(".csr")
         openssl("genpkey", *KEYS[key], "-out", identity.key)
         openssl("req", "-new", "-key", identity.key, "-subj", f"/CN={name}/O=Demo", "-out", request)
@@ -132,6 +148,19 @@ class Authority:
             env={"USAGE": usage or (USAGE_RSA if key.startswith("rsa") else USAGE_EC)},
         )  # fmt: skip
         return identity
+
+    def _issue_post_quantum(self, identity, key, usage, not_before, not_after):
+        """Without a request, which a key for encryption can't sign."""
+        public = identity.key.with_suffix(".pub")
+        usage = usage or (USAGE_SIGNING if key.startswith("ml-dsa") else USAGE_KEM)
+        openssl_4("genpkey", *POST_QUANTUM[key], "-out", identity.key)
+        openssl_4("pkey", "-in", identity.key, "-pubout", "-out", public)
+        openssl_4(
+            "x509", "-new", "-force_pubkey", public, "-subj", f"/CN={identity.name}/O=Demo", "-sha256",
+            "-CA", self.certificate, "-CAkey", self.key, "-extfile", self.dir / "ca.cnf", "-extensions", "leaf",
+            "-not_before", utc(days_from_now(not_before)), "-not_after", utc(days_from_now(not_after)),
+            "-out", identity.certificate, env={"USAGE": usage},
+        )  # fmt: skip
 
     def revoke(self, identity):
         openssl("ca", "-config", self.dir / "ca.cnf", "-revoke", identity.certificate, env={"USAGE": USAGE_EC})

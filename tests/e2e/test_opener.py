@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import bouncycastle
 import opener
 from pki import Ring
 from test_openssl import PAYLOAD, message
@@ -21,7 +22,6 @@ QUALITIES = {
     "confidentiality": "ENCALG(AES128) RECIP('{recipient}')",
 }
 TEST_DATA = Path(__file__).parents[2] / "testdata/seal"
-BOUNCYCASTLE = Path(__file__).parents[1] / "clients/bouncycastle"
 
 
 @pytest.fixture(scope="module")
@@ -77,25 +77,22 @@ def test_it_opens_what_is_sealed_and_nothing_that_was_changed(site, program, tmp
 
 
 def test_bouncycastle_opens_what_is_sealed(site, tmp_path):
-    libraries = BOUNCYCASTLE / "target/dependency"
-    if not libraries.exists():
-        pytest.skip("BouncyCastle is not there: `make clients` fetches it")
     qm, authority, identities, clients, anonymous = site
-    files, payloads = [], {}
+    tasks, payloads = [], {}
     for number, (key, quality) in enumerate(itertools.product(KEYS, QUALITIES)):
         identity = identities[key]
         qm.mqsc(f"SET POLICY(OPENED) {QUALITIES[quality].format(signer=identity.dn, recipient=identity.dn)}")
         clients[key].put("OPENED", message(PAYLOAD))
         sealed, opened = tmp_path / f"{number}.der", tmp_path / f"{number}.payload"
         sealed.write_bytes(bytes(anonymous.get("OPENED.RAW").body))
-        files += [sealed, authority.certificate, identity.certificate, identity.key, opened]
+        tasks.append(("open", sealed, authority.certificate, identity.certificate, identity.key, opened))
         payloads[key, quality] = opened
-    done = subprocess.run(
-        ["java", "-cp", f"{libraries}/*", BOUNCYCASTLE / "Open.java", *files],
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
-    assert [which for which, opened in payloads.items() if opened.read_bytes() != PAYLOAD] == []
+    said = bouncycastle.run(tasks)
+    assert [which for which, opened in payloads.items() if not is_payload(opened)] == [], said
+
+
+def is_payload(path):
+    return path.exists() and path.read_bytes() == PAYLOAD
 
 
 @pytest.mark.parametrize("former", [False, True], ids=["page", "former profile"])
