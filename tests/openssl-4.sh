@@ -39,8 +39,8 @@ broken() {
     failed "$1; $log has all of it"
 }
 # What `cms`, `req`, `x509`, `ca` and `genpkey` don't use is left out; -O1 compiles in half the time of -O3.
-(cd "$build" && perl "$source/Configure" no-shared no-module no-tests no-docs no-legacy no-quic no-comp no-ssl-trace no-srp \
-    no-camellia no-seed no-aria no-sm4 no-idea no-cast no-bf no-rc4 no-mdc2 no-whirlpool -O1) >"$log" 2>&1 ||
+(cd "$build" && perl "$source/Configure" no-shared no-module no-tests no-docs no-legacy no-quic no-comp no-ssl-trace \
+    no-srp no-camellia no-seed no-aria no-sm4 no-idea no-cast no-bf no-rc4 no-mdc2 no-whirlpool -O1) >"$log" 2>&1 ||
     broken "Configure failed"
 make_in_build -j"$(nproc)" build_generated || broken "make build_generated failed"
 make_in_build -j"$(nproc)" apps/openssl || broken "make apps/openssl failed"

@@ -57,6 +57,7 @@ import org.bouncycastle.jcajce.io.CipherInputStream;
 import org.bouncycastle.jce.provider.BouncyCastleProvider;
 import org.bouncycastle.openssl.PEMParser;
 import org.bouncycastle.openssl.jcajce.JcaPEMKeyConverter;
+import org.bouncycastle.operator.DefaultDigestAlgorithmIdentifierFinder;
 import org.bouncycastle.operator.InputAEADDecryptor;
 import org.bouncycastle.operator.OutputAEADEncryptor;
 import org.bouncycastle.operator.OutputEncryptor;
@@ -67,7 +68,7 @@ import org.bouncycastle.util.Store;
  *
  * <pre>
  * open    MESSAGE CA.pem RECIPIENT.pem RECIPIENT.key OUT   the payload
- * sign    PAYLOAD SIGNER.pem SIGNER.key ALGORITHM OUT      ALGORITHM as SHA256withRSA or ML-DSA-65
+ * sign    PAYLOAD SIGNER.pem SIGNER.key ALGORITHM OUT      ALGORITHM as SHA256withRSA or SHA384withML-DSA-65
  * encrypt PAYLOAD RECIPIENT.pem - CIPHER OUT               CIPHER as AES256 or AES128CBC
  * </pre>
  *
@@ -218,8 +219,14 @@ public class Cms {
     static byte[] sign(byte[] payload, X509CertificateHolder signer, PrivateKey key, String algorithm) throws Exception {
         CMSSignedDataGenerator generator = new CMSSignedDataGenerator();
         generator.setDefiniteLengthEncoding(true);
-        generator.addSignerInfoGenerator(
-            new JcaSimpleSignerInfoGeneratorBuilder().setProvider("BC").build(algorithm, key, signer));
+        JcaSimpleSignerInfoGeneratorBuilder builder = new JcaSimpleSignerInfoGeneratorBuilder().setProvider("BC");
+        if (algorithm.contains("ML-DSA")) {
+            // The signature has no digest of its own; that of the content is SHA-512 unless it is said.
+            String[] words = algorithm.split("with");
+            builder.setContentDigest(new DefaultDigestAlgorithmIdentifierFinder().find(words[0]));
+            algorithm = words[1];
+        }
+        generator.addSignerInfoGenerator(builder.build(algorithm, key, signer));
         generator.addCertificate(signer);
         return generator.generate(new CMSProcessableByteArray(payload), true).toASN1Structure().getEncoded("DER");
     }
