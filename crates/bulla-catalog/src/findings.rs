@@ -168,6 +168,16 @@ pub struct Findings {
 }
 
 impl Findings {
+    /// How many recipients a message is sent to by ML-KEM, and one that it is sent to by RSA or EC: each recipient opens
+    /// a message alone, so it is as strong as that one.
+    #[must_use]
+    pub fn post_quantum(&self) -> (usize, Option<&Used>) {
+        let recipients = self.names.iter().filter(|name| !name.signs);
+        let keys = recipients.filter_map(|name| name.found.as_ref().map(|(used, _)| used));
+        let (modern, classical): (Vec<&Used>, Vec<&Used>) = keys.partition(|used| used.key.starts_with("ml-kem"));
+        (modern.len(), classical.first().copied())
+    }
+
     /// What does not work, one lower-case line each.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {

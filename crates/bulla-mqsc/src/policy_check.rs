@@ -10,7 +10,7 @@ use bulla_catalog::findings::{
     Fate, Findings, MESSAGES_DEFAULT, MessagesFinding, NameFinding, Trial, Used, UserFinding, Why,
 };
 use bulla_seal::Policy;
-use bulla_seal::policy::Quality;
+use bulla_seal::policy::{Pqc, Quality};
 use std::sync::Arc;
 
 /// What is asked.
@@ -102,6 +102,14 @@ fn policy_row(findings: &Findings) -> Row {
         row.push("BATCHBYTES", number(bytes));
     }
     row.push("RECIPS", number(policy.recipients.len()));
+    row.push("PQC", Cell::word(policy.pqc.as_str()));
+    if policy.pqc != Pqc::None && policy.encrypt.is_some() {
+        let (modern, classical) = findings.post_quantum();
+        row.push("PQRECIPS", number(modern));
+        if let Some(used) = classical {
+            row.push("WEAKEST", Cell::Text(format!("{} of {}", used.key, used.dn)));
+        }
+    }
     if let Some(max) = findings.payload_max {
         row.push("MAXPAYLOAD", number(max));
     }

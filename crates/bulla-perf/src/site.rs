@@ -14,6 +14,7 @@ use crate::host::Host;
 use crate::load::Seat;
 use crate::load::client::Broker;
 use crate::run::meters::Watched;
+use bulla_seal::certificate::KeySpec;
 use std::fmt::Write;
 
 /// A putter, a getter, and the queue between them.
@@ -140,7 +141,8 @@ pub fn queue_name(configuration: &Configuration, number: u32) -> String {
         let _ = write!(name, ".B{}", configuration.sign_batch);
     }
     let _ = write!(name, ".{number}");
-    name.to_uppercase()
+    // No name of a queue has a hyphen.
+    name.to_uppercase().replace('-', "")
 }
 
 /// The policy of a queue on which `putter` puts for the `recipients`, as MQSC; none for an unprotected one.
@@ -150,7 +152,8 @@ pub fn policy(configuration: &Configuration, queue: &str, putter: &str, recipien
         1 => String::new(),
         most => format!(" SIGNBATCH({most})"),
     };
-    let sign = format!("SIGNALG(SHA256) SIGNER('{}'){batch}", dn(putter));
+    let (digest, pqc) = algorithms(configuration);
+    let sign = format!("SIGNALG({digest}) SIGNER('{}'){batch}", dn(putter));
     let names: Vec<String> = recipients.iter().map(|user| format!("'{}'", dn(user))).collect();
     let encrypt = format!("ENCALG(AES256) RECIP({})", names.join(", "));
     let reuse = match configuration.reuse.to_string().as_str() {
@@ -159,10 +162,24 @@ pub fn policy(configuration: &Configuration, queue: &str, putter: &str, recipien
     };
     match configuration.quality {
         Quality::None => None,
-        Quality::Integrity => Some(format!("SET POLICY('{queue}') {sign}")),
-        Quality::Privacy => Some(format!("SET POLICY('{queue}') {sign} {encrypt}")),
-        Quality::Confidentiality => Some(format!("SET POLICY('{queue}') {encrypt}{reuse}")),
+        Quality::Integrity => Some(format!("SET POLICY('{queue}') {sign}{pqc}")),
+        Quality::Privacy => Some(format!("SET POLICY('{queue}') {sign} {encrypt}{pqc}")),
+        Quality::Confidentiality => Some(format!("SET POLICY('{queue}') {encrypt}{reuse}{pqc}")),
     }
+}
+
+/// The digest of signatures with the configuration's key, and what a policy says of post-quantum keys: each of ML-DSA's
+/// sizes takes SHA-512 (RFC 9882).
+#[must_use]
+pub fn algorithms(configuration: &Configuration) -> (&'static str, &'static str) {
+    if configuration.key.starts_with("ml-") { ("SHA512", " PQC(REQUIRED)") } else { ("SHA256", "") }
+}
+
+/// The keys that a user has who is to have this one: ML-DSA signs and ML-KEM is written to, so such a one has two.
+#[must_use]
+pub fn keys(key: &str) -> Vec<String> {
+    let counterpart = key.parse().ok().and_then(KeySpec::counterpart).map(|other| other.to_string());
+    [Some(key.to_owned()), counterpart].into_iter().flatten().collect()
 }
 
 /// A user's name in certificates.
@@ -190,6 +207,13 @@ mod tests {
             "SET POLICY('Q') ENCALG(AES256) RECIP('CN=b,O=Perf', 'CN=c,O=Perf') KEYREUSE(UNLIMITED)"
         );
         assert!(of(Quality::Privacy, Reuse::default()).unwrap().contains("SIGNALG(SHA256)"));
+        let modern = Configuration { quality: Quality::Privacy, key: "ml-dsa-65".into(), ..Configuration::default() };
+        assert_eq!(
+            policy(&modern, "Q", "a", &["b".to_owned()]).unwrap(),
+            "SET POLICY('Q') SIGNALG(SHA512) SIGNER('CN=a,O=Perf') ENCALG(AES256) RECIP('CN=b,O=Perf') PQC(REQUIRED)"
+        );
+        assert_eq!(keys("ml-dsa-65"), ["ml-dsa-65", "ml-kem-768"]);
+        assert_eq!(keys("p256"), ["p256"]);
         let shared = Configuration { quality: Quality::Privacy, sign_batch: 64, ..Configuration::default() };
         assert_eq!(
             policy(&shared, "Q", "a", &["b".to_owned()]).unwrap(),
@@ -209,5 +233,7 @@ mod tests {
         let name = queue_name(&configuration, 9999);
         assert_eq!(name, "CONFIDENTIALITY.RSA4096.UNLIMITED.R99.9999");
         assert!(name.len() <= 48);
+        let modern = Configuration { key: "ml-dsa-65".into(), ..configuration };
+        assert_eq!(queue_name(&modern, 1), "CONFIDENTIALITY.MLDSA65.UNLIMITED.R99.1");
     }
 }

@@ -40,6 +40,8 @@ pub use open::{
     CACHED_KEY_AGE_MAX, CACHED_KEYS_MAX, CACHED_ROOTS_MAX, CACHED_SIGNERS_MAX, Moments, Opener, check_reader,
 };
 pub use policy::{Policy, PolicyError};
-pub use seal::{CONTENT_KEY_AGE_MAX, CONTENT_KEY_BYTES_MAX, CONTENT_KEY_MESSAGES_MAX, POOLED_CONTENT_KEYS_MAX, Sealer};
+pub use seal::{
+    CONTENT_KEY_AGE_MAX, CONTENT_KEY_BYTES_MAX, CONTENT_KEY_MESSAGES_MAX, POOLED_CONTENT_KEYS_MAX, Sealer, recipient_of,
+};
 pub use step::{Continuation, Step, WithProof, drive};
 pub use symmetric::CONTENT_BYTES_MAX;

@@ -373,9 +373,8 @@ impl Parties {
         let mut recipients = Vec::with_capacity(policy.recipients.len());
         let mut infos = Vec::new();
         if let Some(cipher) = policy.encrypt {
-            let usage = if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment };
             for dn in &policy.recipients {
-                let certificate = recipient_of(policy, ring, dn, usage, now)?;
+                let certificate = recipient_of(policy, ring, dn, now)?;
                 good_until = good_until.min(certificate.not_after());
                 let recipient = Recipient::new(certificate, policy.key_transport, cipher)?;
                 infos.push(recipient.info_of_size());
@@ -396,14 +395,18 @@ impl Parties {
     }
 }
 
-/// The certificate to encrypt for, of a kind that PQC allows; under PQC(ALLOWED) a post-quantum one where there is one.
-fn recipient_of<'a>(
+/// The certificate that a policy's recipient is written to: of a kind that PQC allows, and under PQC(ALLOWED) a
+/// post-quantum one where there is one.
+///
+/// # Errors
+/// [`SealError::Certificate`], or [`SealError::RecipientKey`] where there is one of the other kind alone.
+pub fn recipient_of<'a>(
     policy: &Policy,
     ring: &'a Ring,
     dn: &Dn,
-    usage: Usage,
     now: SystemTime,
 ) -> Result<&'a Certificate, SealError> {
+    let usage = if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment };
     let of_kind = |fit: &dyn Fn(KeyKind) -> bool| ring.recipient_where(dn, usage, policy.revocation, now, fit);
     if policy.pqc != Pqc::None
         && let Ok(certificate) = of_kind(&KeyKind::is_post_quantum)
@@ -412,7 +415,7 @@ fn recipient_of<'a>(
     }
     of_kind(&|kind| policy.pqc.allows(kind)).map_err(|error| match (&error, policy.pqc) {
         // There is one, but of the other kind: say so.
-        (CertificateError::Unknown { .. }, pqc) if ring.recipient(dn, usage, policy.revocation, now).is_ok() => {
+        (CertificateError::Unknown { .. }, pqc) if of_kind(&|_| true).is_ok() => {
             let why = match pqc {
                 Pqc::Required => "PQC(REQUIRED) needs an ML-KEM key",
                 _ => "PQC(NONE) needs an RSA or EC key; PQC(ALLOWED) takes this one",

@@ -390,7 +390,9 @@ fn sealed_by(policy: &Policy, manager: &str) -> Option<String> {
 /// Whether a ring holds what opening takes.
 fn opens(policy: &Arc<Policy>, ring: &Arc<Ring>, now: SystemTime) -> Result<Option<Used>, Why> {
     if policy.encrypt.is_some() {
-        let own = ring.own().iter().find(|own| policy.recipients.contains(own.certificate.dn()));
+        let can_read = |kind| policy.pqc.allows(kind) && !matches!(kind, KeyKind::MlDsa(_));
+        let mut own = ring.own().iter().filter(|own| can_read(own.certificate.key_kind()));
+        let own = own.find(|own| policy.recipients.contains(own.certificate.dn()));
         let own = own.ok_or_else(|| why_not_open(&OpenError::NotARecipient))?;
         bulla_seal::check_reader(policy, ring).map_err(|error| why_not_open(&OpenError::Policy(error)))?;
         if let Some(lacks) = lacks(own, Some(policy)) {
@@ -424,16 +426,20 @@ pub(crate) fn lacks(own: &Own, policy: Option<&Policy>) -> Option<&'static str> 
 
 /// What the rings have of the policy's names.
 fn names(policy: &Policy, parties: &[Party], now: SystemTime) -> Vec<NameFinding> {
-    let usage = if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment };
     let asked = policy.revocation;
-    let recipients =
-        policy.recipients.iter().map(|dn| name(false, dn, parties, |ring| ring.recipient(dn, usage, asked, now), now));
+    let recipients = policy
+        .recipients
+        .iter()
+        .map(|dn| name(false, dn, parties, |ring| bulla_seal::recipient_of(policy, ring, dn, now), now));
     let signers = policy.signers.iter().map(|dn| {
         name(
             true,
             dn,
             parties,
-            |ring| ring.signing_where(asked, now, |own| own.certificate.dn() == dn).map(|own| &own.certificate),
+            |ring| {
+                let fits = |own: &Own| own.certificate.dn() == dn && policy.pqc.allows(own.certificate.key_kind());
+                Ok(&ring.signing_where(asked, now, fits)?.certificate)
+            },
             now,
         )
     });
@@ -446,7 +452,7 @@ fn name(
     signs: bool,
     dn: &Dn,
     parties: &[Party],
-    find: impl for<'a> Fn(&'a Ring) -> Result<&'a Certificate, CertificateError>,
+    find: impl for<'a> Fn(&'a Ring) -> Result<&'a Certificate, SealError>,
     now: SystemTime,
 ) -> NameFinding {
     let (mut newest, mut whose, mut missing) = (None::<&Certificate>, Vec::new(), Vec::new());
@@ -459,8 +465,8 @@ fn name(
                     newest = Some(certificate);
                 }
             }
-            Err(CertificateError::NoOwnKey { .. }) if signs => {}
-            Err(error) if signs || party.may_put => missing.push((party.user.clone(), why_no_certificate(&error))),
+            Err(SealError::Certificate(CertificateError::NoOwnKey { .. })) if signs => {}
+            Err(error) if signs || party.may_put => missing.push((party.user.clone(), why_not_seal(&error))),
             Err(_) => {}
         }
     }
@@ -619,9 +625,5 @@ fn why_not_seal(error: &SealError) -> Why {
 }
 
 fn why_not_open(error: &OpenError) -> Why {
-    Why { cause: error.cause().to_owned(), details: error.to_string() }
-}
-
-fn why_no_certificate(error: &CertificateError) -> Why {
     Why { cause: error.cause().to_owned(), details: error.to_string() }
 }

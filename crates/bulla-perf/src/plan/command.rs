@@ -66,7 +66,8 @@ pub struct PredictArgs {
     /// What the policy asks for
     #[arg(long, value_enum, default_value = "none", help_heading = "Configuration")]
     quality: Quality,
-    /// The key of signer and recipient, or of the HTTPS listener: rsa1024, rsa2048, rsa4096, p256, p384, p521
+    /// The key of signer and recipient, or of the HTTPS listener: rsa1024, rsa2048, rsa4096, p256, p384, p521,
+    /// ml-dsa-65 (which reads with ML-KEM)
     #[arg(long, default_value = "rsa2048", value_parser = key, help_heading = "Configuration")]
     key: String,
     /// How often a content key is used again: a number, or unlimited

@@ -183,6 +183,7 @@ impl Field {
             Field::Key => {
                 match configuration.key.trim_start_matches(|sign: char| !sign.is_ascii_digit()).parse::<f64>() {
                     Ok(bits) if configuration.key.starts_with('p') => 1e6 + bits,
+                    Ok(bits) if configuration.key.starts_with("ml-") => 2e6 + bits,
                     Ok(bits) => bits,
                     Err(_) => -1.0,
                 }

@@ -288,7 +288,7 @@ pub struct Protection {
     #[arg(long, value_delimiter = ',', value_enum, help_heading = "Configurations")]
     pub quality: Vec<Quality>,
     /// Keys of signers and recipients, comma separated: rsa1024, rsa2048, rsa3072, rsa4096, p192, p224, p256, p384,
-    /// p521
+    /// p521; with ml-dsa-44, ml-dsa-65 or ml-dsa-87 they sign with that and read with ML-KEM
     #[arg(long, value_delimiter = ',', value_parser = key, help_heading = "Configurations")]
     pub key: Vec<String>,
     /// How often a content key is used again, where the quality honours it, comma separated: numbers, or unlimited

@@ -246,15 +246,18 @@ impl<'h> Manager<'h> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.ring(user))?;
         if !key.is_empty() {
             let dn = dn(user);
-            let mut arguments = vec!["cert", "create", "--ring", user, "--dn", &dn, "--key", key, "--signer", "perf"];
-            if self.settings.devices.keeps_keys() {
-                arguments.extend(["--device", "COPROC1"]);
+            for key in super::keys(key) {
+                let mut arguments =
+                    vec!["cert", "create", "--ring", user, "--dn", &dn, "--key", &key, "--signer", "perf"];
+                if self.settings.devices.keeps_keys() {
+                    arguments.extend(["--device", "COPROC1"]);
+                }
+                // A key that no certificate is made for can't be had here, whatever else can.
+                self.bulla(&arguments, "").map_err(|error| match error {
+                    Error::Manager(why) => Error::Device(format!("{key}: {why}")),
+                    error => error,
+                })?;
             }
-            // A key that no certificate is made for can't be had here, whatever else can.
-            self.bulla(&arguments, "").map_err(|error| match error {
-                Error::Manager(why) => Error::Device(format!("{key}: {why}")),
-                error => error,
-            })?;
         }
         self.users.insert(user.to_owned());
         Ok(())
@@ -271,11 +274,11 @@ impl<'h> Manager<'h> {
             .mode(0o700)
             .create(&people)
             .map_err(|error| Error::file(&people, error))?;
-        for entry in fs::read_dir(&own).map_err(|error| Error::file(&own, error))? {
+        for (at, entry) in fs::read_dir(&own).map_err(|error| Error::file(&own, error))?.enumerate() {
             let path = entry?.path();
             let text = fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
             let Some(certificate) = certificate(&text) else { continue };
-            let target = people.join(format!("{user}.pem"));
+            let target = people.join(format!("{user}-{at}.pem"));
             let mut file = fs::OpenOptions::new();
             let written = file
                 .create(true)

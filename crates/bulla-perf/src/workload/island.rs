@@ -4,6 +4,7 @@
 //! `samples/islands` has the same four as files to read and to try.
 
 use crate::configuration::{Configuration, Quality, Reuse};
+use crate::site::algorithms;
 use std::fmt::Write;
 
 /// Which of the two queue managers.
@@ -203,7 +204,8 @@ pub(crate) fn policy(
         1 => String::new(),
         most => format!(" SIGNBATCH({most})"),
     };
-    let sign = format!(" SIGNALG(SHA256){}{batch}", named("SIGNER", signers));
+    let (digest, pqc) = algorithms(configuration);
+    let sign = format!(" SIGNALG({digest}){}{batch}", named("SIGNER", signers));
     let encrypt = format!(" ENCALG(AES256){}", named("RECIP", recipients));
     let reuse = match configuration.reuse {
         Reuse::Times(0) => String::new(),
@@ -216,7 +218,7 @@ pub(crate) fn policy(
         Quality::Privacy => format!("{sign}{encrypt}"),
         Quality::Confidentiality => format!("{encrypt}{reuse}"),
     };
-    Some(format!("SET POLICY('{queue}'){how}"))
+    Some(format!("SET POLICY('{queue}'){how}{pqc}"))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::load::Seat;
 use crate::load::starts::{Call, Starts};
 use crate::run::meters::{Watched, number, text};
 use crate::site::listener::{read, utf8, wait_until_seen, write};
-use crate::site::{Manager, Settings};
+use crate::site::{Manager, Settings, keys};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
@@ -101,12 +101,14 @@ impl<'h> Partners<'h> {
                 .filter(|other| other.authority == person.authority && *other != person)
                 .map(|other| ring(other))
                 .collect();
-            let mut arguments = vec!["cert", "create", "--ring", utf8(&own)?, "--dn", &dn, "--key", &person.key];
-            arguments.extend(["--signer", person.authority]);
-            for other in &others {
-                arguments.extend(["--share", utf8(other)?]);
+            for key in keys(&person.key) {
+                let mut arguments = vec!["cert", "create", "--ring", utf8(&own)?, "--dn", &dn, "--key", &key];
+                arguments.extend(["--signer", person.authority]);
+                for other in &others {
+                    arguments.extend(["--share", utf8(other)?]);
+                }
+                self.one.bulla(&arguments, "")?;
             }
-            self.one.bulla(&arguments, "")?;
         }
         self.people.extend(new.into_iter().cloned());
         Ok(())

@@ -357,6 +357,22 @@ impl Authority {
         Ok((certificate, pem))
     }
 
+    /// A certificate for a key that is here. No request is needed, which a key that signs nothing could not make.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Create`] for a key of a kind or size that is not used, or that can't do what the profile says.
+    pub fn certify(
+        &self,
+        profile: &Profile,
+        key: &PKeyRef<Private>,
+        now: SystemTime,
+    ) -> Result<Certificate, AuthorityError> {
+        let kind = bulla_device::KeyKind::of(key).map_err(CreateError::from)?;
+        let certificate = create::certificate(profile, key, KeyKind::of_device(kind), &self.signer(), now)?;
+        self.enter(&issued_line(&certificate))?;
+        Ok(certificate)
+    }
+
     /// Signs a user's request (PKCS#10, PEM or DER). Name and key are the request's, all else is said here.
     ///
     /// # Errors

@@ -61,7 +61,8 @@ struct EnrolArgs {
 struct RotateArgs {
     /// The user
     user: String,
-    /// The new key: rsa2048, rsa3072, rsa4096, p256, p384, p521 and others; without it, of the old one's kind
+    /// The new key: rsa2048, rsa3072, rsa4096, p256, p384, p521, ml-dsa-65, ml-kem-768 and others; without it, of the
+    /// old one's kind
     #[arg(long, value_name = "KEY")]
     key: Option<KeySpec>,
     /// Keep the old key for so long in any case, as 7d, 12h, 30m or 10s; without it 7d

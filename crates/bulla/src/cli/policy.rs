@@ -174,6 +174,19 @@ fn cost(args: &CheckArgs, profile: &Profile, rows: &[Fields]) -> Result<Predicti
     plan::predict(profile, &configuration).map_err(|error| error.to_string())
 }
 
+/// What a list of recipients of both kinds amounts to.
+fn post_quantum(policy: &Fields) -> Option<String> {
+    let (all, modern) = (number_of(policy, "RECIPS"), number_of(policy, "PQRECIPS"));
+    policy.get("PQRECIPS")?;
+    Some(match text_of(policy, "WEAKEST") {
+        "" => format!("PQC({}): {modern} of {all} recipients by ML-KEM", text_of(policy, "PQC")),
+        weakest => format!(
+            "PQC({}): {modern} of {all} recipients by ML-KEM; each opens a message alone, so it is as strong as {weakest}",
+            text_of(policy, "PQC")
+        ),
+    })
+}
+
 fn quality(policy: &Fields) -> Quality {
     match text_of(policy, "QUALITY").split(' ').next() {
         Some("INTEGRITY") => Quality::Integrity,
@@ -249,6 +262,9 @@ fn page(rows: &[Fields], cost: &Result<Prediction, String>, sharing: Option<&Sha
         let state = if text_of(policy, "INFORCE") == "YES" { "as it is set" } else { "proposed" };
         let _ = writeln!(page, "{} for {}, {state}", text_of(policy, "QUALITY"), text_of(policy, "DEST"));
         let _ = writeln!(page, "  {}", text_of(policy, "COMMAND"));
+        if let Some(line) = post_quantum(policy) {
+            let _ = writeln!(page, "  {line}");
+        }
         for left_out in list_of(policy, "LEFTOUT") {
             let _ = writeln!(page, "  left out: {left_out}");
         }

@@ -72,12 +72,14 @@ impl<'a> Site<'a> {
         Ok(self.keys(None).under_way(user)?.filter(|rotation| rotation.enrols))
     }
 
-    /// The certificate of the user's ring that is due first, of those in use; none of a ring without a key.
+    /// The certificate of the user's ring that is due first, of those in use; none of a ring without a key. That of an
+    /// ML-KEM key is none: no server is asked for one, because such a key can't sign a request.
     ///
     /// # Errors
     /// The ring can't be read.
     pub fn first_due(&self, user: &str) -> Result<Option<Certificate>, EnrolError> {
-        Ok(self.keys(None).in_use(user)?.into_iter().min_by_key(due::due))
+        let can_ask = |certificate: &Certificate| !matches!(certificate.key_kind(), KeyKind::MlKem(_));
+        Ok(self.keys(None).in_use(user)?.into_iter().filter(can_ask).min_by_key(due::due))
     }
 
     /// Gets a new key and its certificate into a user's ring.

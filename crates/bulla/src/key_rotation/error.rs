@@ -54,12 +54,15 @@ pub enum RotationError {
         /// What was asked for.
         serial: String,
     },
-    /// The user signs with one key and opens with another one: which of them is to be changed must be said.
+    /// The user signs with one key and opens with another one, or has post-quantum ones beside: which of them is to be
+    /// changed must be said.
     SeveralKeys {
         /// The user.
         user: String,
-        /// Serial numbers of the two.
-        serials: [String; 2],
+        /// Serial numbers of those that sign.
+        signs: Vec<String>,
+        /// Serial numbers of those that open.
+        opens: Vec<String>,
     },
     /// The key is on a token, where this can't make another one.
     OnToken {
@@ -248,8 +251,12 @@ impl Display for RotationError {
             Self::Authority(error) => error.fmt(f),
             Self::NoKey { user } => write!(f, "{user} has no key"),
             Self::UnknownKey { user, serial } => write!(f, "{user} has no key with serial number {serial}"),
-            Self::SeveralKeys { user, serials: [signs, opens] } => {
-                write!(f, "{user} signs with the key {signs} and opens with the key {opens}")
+            Self::SeveralKeys { user, signs, opens } => {
+                let keys = |serials: &[String]| {
+                    let word = if serials.len() == 1 { "key" } else { "keys" };
+                    format!("the {word} {}", serials.join(", "))
+                };
+                write!(f, "{user} signs with {} and opens with {}", keys(signs), keys(opens))
             }
             Self::OnToken { user, serial } => {
                 write!(f, "the key {serial} of {user} is on a token or in a transit engine")

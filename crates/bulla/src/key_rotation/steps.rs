@@ -239,11 +239,10 @@ impl<'a> Keys<'a> {
             let old = self.old(&ring, rotation)?;
             let (certificate, chain) = match signed {
                 Signed::Here(authority, days) => {
-                    let request = self.request(rotation, &key)?;
-                    let uses = uses(&old.certificate, rotation.kind.parse::<KeySpec>()?.kind());
                     let from = self.begins(&old.certificate)?;
-                    let days = days.min(authority.days_left(from));
-                    (authority.sign_request(&request, &uses, days, &[], from)?, authority.chain())
+                    let (profile, _) = self.profile(rotation)?;
+                    let profile = Profile { days: days.min(authority.days_left(from)), ..profile };
+                    (authority.certify(&profile, &key, from)?, authority.chain())
                 }
                 Signed::Elsewhere(bytes) => picked(bytes, &key)?,
             };
@@ -502,17 +501,22 @@ impl<'a> Keys<'a> {
             let own = own.find(|own| KeyFacts::of(&own.certificate).has_serial(serial));
             return own.cloned().ok_or_else(|| RotationError::UnknownKey { user: user(), serial: serial.to_owned() });
         }
-        let is_good = |own: &&std::sync::Arc<Own>, role: Role| believes(ring, own, role, self.now).is_ok();
-        let signs = own.clone().find(|own| is_good(own, Role::Sign));
-        let opens = own.clone().find(|own| is_good(own, Role::Encrypt));
-        match (signs, opens) {
-            (Some(signs), Some(opens)) if signs.certificate != opens.certificate => Err(RotationError::SeveralKeys {
-                user: user(),
-                serials: [signs, opens].map(|own| own.certificate.serial_hex()),
-            }),
-            // Where none is good any more, the one that was good last.
-            _ => opens.or(signs).or(own.next()).cloned().ok_or_else(|| RotationError::NoKey { user: user() }),
+        let newest: Vec<&std::sync::Arc<Own>> = own.clone().collect();
+        let of = |role| {
+            newest_of_each_class(
+                &newest,
+                |own| own.certificate.key_kind(),
+                |own| believes(ring, own, role, self.now).is_ok(),
+            )
+        };
+        let (signs, opens) = (of(Role::Sign), of(Role::Encrypt));
+        let one = opens.first().or(signs.first()).copied();
+        if opens.iter().chain(&signs).any(|other| one.is_some_and(|one| one.certificate != other.certificate)) {
+            let serials = |all: Vec<&std::sync::Arc<Own>>| all.iter().map(|own| own.certificate.serial_hex()).collect();
+            return Err(RotationError::SeveralKeys { user: user(), signs: serials(signs), opens: serials(opens) });
         }
+        // Where none is good any more, the one that was good last.
+        one.or(own.next()).cloned().ok_or_else(|| RotationError::NoKey { user: user() })
     }
 
     /// Another user with the same private key could not open what is sealed for the new one.
@@ -617,6 +621,12 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// The first good one that is post-quantum, and the first that is not: policies decide which of them they use.
+fn newest_of_each_class<T: Copy>(newest: &[T], kind: impl Fn(T) -> KeyKind, is_good: impl Fn(&T) -> bool) -> Vec<T> {
+    let of = |class| newest.iter().copied().filter(|own| kind(*own).is_post_quantum() == class).find(&is_good);
+    [false, true].into_iter().filter_map(of).collect()
+}
+
 /// The certificates of the keys that sign and open new messages; the newest of the ring where none is good.
 fn in_use(survey: &Survey, now: SystemTime) -> Vec<Certificate> {
     // What an agent of SPIFFE gives is not changed here.
@@ -625,19 +635,17 @@ fn in_use(survey: &Survey, now: SystemTime) -> Vec<Certificate> {
         let serial = own.certificate.serial_der().to_vec();
         std::cmp::Reverse((own.certificate.not_before(), serial.len(), serial))
     });
-    let is_good = |role: Role| {
-        newest.iter().find(|own| {
+    let good = |role: Role| {
+        let is_good = |own: &&Person| {
             let usage = role.usage(own.certificate.key_kind());
             let at = current(&own.certificate, now);
             let question = PathQuestion { usage: Some(usage), revocation: Revocation::None, at, now };
             survey.ring.prove(&own.certificate, &own.chain, &question).is_ok()
-        })
+        };
+        newest_of_each_class(&newest, |own| own.certificate.key_kind(), is_good)
     };
-    let mut found: Vec<Certificate> = [is_good(Role::Encrypt), is_good(Role::Sign)]
-        .into_iter()
-        .flatten()
-        .map(|own| own.certificate.clone())
-        .collect();
+    let good = [good(Role::Encrypt), good(Role::Sign)].concat();
+    let mut found: Vec<Certificate> = good.into_iter().map(|own| own.certificate.clone()).collect();
     if found.is_empty() {
         found.extend(newest.first().map(|own| own.certificate.clone()));
     }

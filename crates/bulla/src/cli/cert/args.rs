@@ -50,7 +50,7 @@ pub enum CertCommand {
 /// What a new certificate shall say.
 #[derive(Args, Debug)]
 pub struct ProfileArgs {
-    /// What the key may do: handshake, docsign, certsign, dataencrypt (RSA), keyagree (EC); without it, sign and
+    /// What the key may do: handshake, docsign, certsign, dataencrypt (RSA, ML-KEM), keyagree (EC); without it, sign and
     /// encrypt
     #[arg(long, value_name = "USE", value_delimiter = ',')]
     pub(super) usage: Vec<KeyUse>,
@@ -107,7 +107,8 @@ pub struct CreateArgs {
     /// The subject, as CN=orders,O=Demo
     #[arg(long)]
     pub(super) dn: Dn,
-    /// The key: rsa1024, rsa2048, rsa3072, rsa4096, p192, p224, p256, p384 or p521
+    /// The key: rsa1024, rsa2048, rsa3072, rsa4096, p192, p224, p256, p384, p521; ml-dsa-44, ml-dsa-65, ml-dsa-87 to
+    /// sign, ml-kem-512, ml-kem-768, ml-kem-1024 to encrypt
     #[arg(long, value_name = "KEY", default_value = "rsa2048")]
     pub(super) key: KeySpec,
     /// Name of the file in the ring; without it, made of common name and serial number
