@@ -4,6 +4,9 @@
 
 mod common;
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bulla_device::{Digest, MlDsa, MlKem};
@@ -12,7 +15,7 @@ use bulla_seal::certificate::bundle::{Bundle, to_pkcs12};
 use bulla_seal::certificate::create::{self, CreateError, Profile};
 use bulla_seal::certificate::{Certificate, KeyKind, KeySpec, KeyUse, Passphrase, read_private_key};
 use bulla_seal::policy::{Bind, ContentCipher, KeyReuse, KeyTransport, PolicyError, Pqc};
-use bulla_seal::ring::Ring;
+use bulla_seal::ring::{self, Ring};
 use bulla_seal::{Opener, Policy, Sealer, inspect};
 use bytes::Bytes;
 use common::batches::together;
@@ -347,4 +350,93 @@ fn keys_are_for_what_their_kind_can_do() {
     }
     assert!(bits(KeyUse::DataEncrypt, kem).is_ok());
     assert!(bits(KeyUse::KeyAgree, kem).unwrap_err().ends_with("an ML-KEM key encrypts with DATAENCRYPT"));
+}
+
+/// Messages that were sealed once, and the ring of their reader: later versions open them.
+fn stored() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/seal/modern")
+}
+
+/// What is stored, by name, and the policy that each opens under.
+fn stored_policies(alice: &str, bob: &str) -> Vec<(&'static str, Arc<Policy>)> {
+    let of = |sign: Option<Digest>, encrypt, most| {
+        let mut policy = Policy::new("ORDERS");
+        policy.sign = sign;
+        policy.encrypt = encrypt;
+        policy.weak = sign.is_none();
+        policy.pqc = Pqc::Required;
+        policy.sign_batch = most;
+        policy.signers = sign.map(|_| dn(alice)).into_iter().collect();
+        policy.recipients = encrypt.map(|_: ContentCipher| dn(bob)).into_iter().collect();
+        Arc::new(policy)
+    };
+    let cbc = Some(ContentCipher::Aes256Cbc);
+    vec![
+        ("integrity", of(SHA512, None, 1)),
+        ("confidentiality", of(None, GCM, 1)),
+        ("privacy", of(SHA512, GCM, 1)),
+        ("privacy_cbc", of(SHA512, cbc, 1)),
+        ("one_of_a_batch", of(SHA512, GCM, 8)),
+    ]
+}
+
+const ALICE: &str = "CN=orders,O=Example";
+const BOB: &str = "CN=billing,O=Example";
+
+#[test]
+fn stored_messages_open() {
+    let world = World::new();
+    let dir = world.ring_dir("billing");
+    ring::create(&dir).unwrap();
+    for place in ["own/billing.pem", "people/orders.pem", "trust/ca.pem"] {
+        let path = dir.join(place);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::set_permissions(path.parent().unwrap(), Permissions::from_mode(0o700)).unwrap();
+        fs::write(&path, fs::read(stored().join(place)).unwrap()).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    }
+    let ring = world.load("billing");
+    for (name, policy) in stored_policies(ALICE, BOB) {
+        let der = fs::read(stored().join(format!("{name}.der"))).unwrap();
+        assert_eq!(open(&policy, &ring, der).unwrap().content, payload(), "{name}");
+    }
+}
+
+/// Writes what [`stored_messages_open`] opens, and the seeds of the fuzz target `kem_recipients`, with new keys.
+#[test]
+#[ignore = "it changes the test data"]
+fn make_the_stored_messages_again() {
+    let world = World::new();
+    let of = |name: &str, key: KeySpec| {
+        let (dn, uses) = (dn(name), KeyUse::usual(key.kind()));
+        let request =
+            Request { dn: dn.clone(), key, uses, days: 3000, alternative_names: Vec::new(), passphrase: None };
+        let (certificate, key) = world.authority.issue(&request, now()).unwrap();
+        Person { dn, certificate, chain: world.authority.chain(), key }
+    };
+    let (alice, bob) = (of(ALICE, KeySpec::MlDsa(MlDsa::MlDsa44)), of(BOB, KeySpec::MlKem(MlKem::MlKem512)));
+    let sender = world.ring("orders", &[&alice], &[&bob]);
+    let write = |place: &str, parts: &[&[u8]]| {
+        let path = stored().join(place);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, parts.concat()).unwrap();
+    };
+    write("own/billing.pem", &[&bob.certificate.to_pem(), bob.key.as_bytes()]);
+    write("people/orders.pem", &[&alice.certificate.to_pem()]);
+    write("trust/ca.pem", &[&world.authority.root().to_pem()]);
+    for (at, (name, policy)) in stored_policies(ALICE, BOB).into_iter().enumerate() {
+        let der = match policy.sign_batch {
+            1 => seal(&policy, &sender),
+            _ => together(&policy, &sender, vec![payload(); 3]).swap_remove(1).der,
+        };
+        write(&format!("{name}.der"), &[&der]);
+        let seeds = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/kem_recipients");
+        fs::create_dir_all(&seeds).unwrap();
+        fs::write(seeds.join(name), [&[at as u8 * 2], &der[..]].concat()).unwrap();
+        if policy.encrypt.is_some() {
+            // The recipient info alone, which goes into a good envelope.
+            let info = Node::read(&der).at(&KEM[..4]).write();
+            fs::write(seeds.join(format!("{name}_recipient")), [&[at as u8 * 2 + 1], &info[..]].concat()).unwrap();
+        }
+    }
 }

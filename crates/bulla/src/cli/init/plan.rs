@@ -482,7 +482,14 @@ fn parsed(key: &str, dn: &str) -> Result<Dn, CliError> {
 
 fn key_spec(key: &str, given: Option<&str>) -> Result<KeySpec, CliError> {
     match given {
-        Some(text) => text.parse().map_err(|error| usage(format!("{key}: {error}"))),
+        Some(text) => match text.parse::<KeySpec>() {
+            // A user needs two of those, and policies that say so.
+            Ok(spec) if spec.counterpart().is_some() => Err(usage(format!(
+                "{key}: users begin with RSA or EC keys; `bulla cert create --key {spec}` gives one such a key beside"
+            ))),
+            Ok(spec) => Ok(spec),
+            Err(error) => Err(usage(format!("{key}: {error}"))),
+        },
         None => Ok(KeySpec::Ec(Curve::P256)),
     }
 }
