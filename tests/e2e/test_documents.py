@@ -343,6 +343,7 @@ def other_policies(hosts, _):
 
 
 PAGES = {
+    "algorithms.md": Page(),
     "authority.md": Page(),
     "capacity.md": Page(
         f"DEFINE QLOCAL(ORDERS); SET POLICY(ORDERS) {PRIVACY}",

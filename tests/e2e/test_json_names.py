@@ -69,6 +69,7 @@ def documents(site, tmp_path):
     yield "mqsc", said("mqsc", *data, "--json", "--diff", wanted, code=None)
     for report in ("crypto", "chinit", "costs", "queues", "policies"):
         yield f"report {report}", said("report", report, *data, "--since-start", "--json")
+    yield "report algorithms", said("report", "algorithms", *data, "--json")
     yield "audit show", lines("audit", "show", *data, "--json")
     log = sorted((site.data / "audit").glob("*.jsonl"))
     yield "audit log", [json.loads(line) for file in log for line in file.open()]
@@ -141,7 +142,7 @@ def test_no_command_has_json_that_is_not_looked_at_here():
     """Every command with --json is among those above; workloads of perf print what stream does."""
     looked_at = {"mqsc", "audit show", "cert list", "user list", "seal inspect"}
     looked_at |= {"policy check", "doctor", "plan show", "plan predict"}
-    looked_at |= {f"report {report}" for report in ("crypto", "chinit", "costs", "queues", "policies")}
+    looked_at |= {f"report {report}" for report in ("crypto", "chinit", "costs", "queues", "policies", "algorithms")}
     found, waiting = set(), [()]
     while waiting:
         command = waiting.pop()

@@ -92,7 +92,7 @@ def audited(qm, kind):
 
 def test_whoever_looks_may_display_and_nothing_else(qm, give):
     assert "CURDEPTH(0)" in allowed(give("DISPLAY QSTATUS(Q) CURDEPTH", LOOKER))
-    for shown in ("KEYUSE(*)", "KEYROTATE('*')"):
+    for shown in ("KEYUSE(*)", "ALGUSE(*)", "KEYROTATE('*')"):
         allowed(give(f"DISPLAY {shown}", LOOKER))
         refused(give(f"DISPLAY {shown}", STRANGER), "LOOK")
     for command, role in (

@@ -678,7 +678,7 @@ def command(insider, pace, text, connections=1):
 def show_everything(insider, pace):
     """Shows all queues, what goes on there, and all records."""
     shown = ("QLOCAL(*) ALL", "QSTATUS(*) ALL", "AUTHREC", "CONN(*) ALL", "SUB(*) ALL", "KEYUSE(*)", "KEYROTATE('*')")
-    shown += ("LOGIN('*')",)
+    shown += ("ALGUSE(*) MESSAGES(100)", "LOGIN('*')")
     command(insider, pace, "\n".join(f"DISPLAY {what}" for what in shown))
 
 

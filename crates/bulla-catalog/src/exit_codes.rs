@@ -24,7 +24,8 @@ pub const EXIT_DAMAGED: u8 = 7;
 /// A measurement was carried out, and a goal that was stated was not held.
 pub const EXIT_MISSED: u8 = 8;
 
-/// `bulla doctor` found nothing broken, and something that should be seen to.
+/// `bulla doctor` found nothing broken, and something that should be seen to; `bulla report algorithms --due` found
+/// something that is due.
 pub const EXIT_WARNED: u8 = 9;
 
 /// The queue manager stopped: the journal failed, and nothing more could be promised.

@@ -13,7 +13,7 @@ use bulla_catalog::limits::UserStatus;
 use bulla_catalog::lockouts::InForce;
 use bulla_catalog::log_ins::LoggedIn;
 use bulla_catalog::status::{
-    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, EnrolmentStatus, GroupStatus,
+    AlgorithmUse, ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, EnrolmentStatus, GroupStatus,
     InitiatorStatus, KeyRotationStatus, KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel,
     SubscriptionStatus, TaskSnapshot, TopicStatus,
 };
@@ -135,6 +135,19 @@ pub trait Administered {
     /// # Errors
     /// It can't be found out now.
     fn key_use(&mut self, _is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<KeyUseStatus>, AdminError> {
+        Ok(Vec::new())
+    }
+
+    /// What the messages that lie on queues are sealed with, where the queue's name is wanted, of each queue the first so
+    /// many. None where the target has no messages.
+    ///
+    /// # Errors
+    /// The journal can't be read.
+    fn algorithm_use(
+        &mut self,
+        _is_wanted: &dyn Fn(&str) -> bool,
+        _messages_max: u64,
+    ) -> Result<Vec<AlgorithmUse>, AdminError> {
         Ok(Vec::new())
     }
 

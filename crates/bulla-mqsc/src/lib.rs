@@ -14,6 +14,7 @@
 //! No files, sockets or threads; what is defined, and what a status shows, is [`bulla_catalog`]'s.
 
 mod administered;
+mod algorithm_use;
 mod attributes;
 pub mod channel;
 pub mod compose;

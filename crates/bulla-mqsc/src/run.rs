@@ -8,8 +8,8 @@ use super::parse::{self, Statement, SyntaxError};
 use super::reply::{Failure, FailureKind, Outcome, Reply};
 use super::table::{Act, Defining, Doing, Key};
 use super::{
-    channel, connection, dead_letters, diagnosis, enrolment, key_rotation, key_use, lockout, log_in, policy_check,
-    reference, reseal, status, topic_status, unit,
+    algorithm_use, channel, connection, dead_letters, diagnosis, enrolment, key_rotation, key_use, lockout, log_in,
+    policy_check, reference, reseal, status, topic_status, unit,
 };
 use crate::nouns::{self, authority, channel_rule, noun, queue_manager, queues};
 use bulla_catalog::system_queues::ERROR_QUEUE;
@@ -253,6 +253,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Doing::DisplayAuthority => authority::display(statement, target.definitions()).map(Outcome::Rows),
         Doing::DisplayChannelRule => channel_rule::display(statement, target.definitions()).map(Outcome::Rows),
         Doing::DisplayLimitStatus => nouns::limit::display_status(statement, &target.users()).map(Outcome::Rows),
+        Doing::DisplayAlgorithmUse => algorithm_use::display(statement, target).map(Outcome::Rows),
         Doing::DisplayKeyUse => key_use::display(statement, target).map(Outcome::Rows),
         Doing::DisplayEnrolment => enrolment::display(statement, target).map(Outcome::Rows),
         Doing::DisplayKeyRotation => key_rotation::display(statement, target).map(Outcome::Rows),

@@ -3,6 +3,7 @@
 //! Parser, `HELP`, the reference page and completion read this table and nothing else. An attribute stands here
 //! only when something honours it.
 
+mod algorithm_use;
 pub(crate) mod channel;
 mod commands;
 mod connection;
@@ -196,6 +197,7 @@ pub enum Doing {
     DisplayChannelRule,
     DisplayLimitStatus,
     DisplayKeyUse,
+    DisplayAlgorithmUse,
     DisplayKeyRotation,
     DisplayEnrolment,
     DisplayLockout,
@@ -395,6 +397,7 @@ const NOUNS: &[(&str, &[&str])] = &[
     ("QSGSTATUS", &["QSGS"]),
     ("CHLAUTH", &[]),
     ("KEYUSE", &["KU"]),
+    ("ALGUSE", &["AU"]),
     ("KEYROTATE", &["KR"]),
     ("ENROL", &[]),
     ("LOCKOUT", &[]),

@@ -20,6 +20,7 @@ mod open;
 pub mod policy;
 pub mod ring;
 mod seal;
+mod sealed_with;
 mod signer;
 pub mod spiffe_id;
 mod step;
@@ -43,5 +44,6 @@ pub use policy::{Policy, PolicyError};
 pub use seal::{
     CONTENT_KEY_AGE_MAX, CONTENT_KEY_BYTES_MAX, CONTENT_KEY_MESSAGES_MAX, POOLED_CONTENT_KEYS_MAX, Sealer, recipient_of,
 };
+pub use sealed_with::{SealedWith, sealed_with};
 pub use step::{Continuation, Step, WithProof, drive};
 pub use symmetric::CONTENT_BYTES_MAX;

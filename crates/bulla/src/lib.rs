@@ -3,6 +3,7 @@
 
 pub mod activity;
 pub mod admin;
+mod algorithms;
 pub mod audit_log;
 pub mod cli;
 pub mod cost_activity;

@@ -1,5 +1,6 @@
 //! What goes on at objects, and what was counted: what DISPLAY of a status shows.
 
+mod algorithm_use;
 mod channel;
 mod cost;
 mod device;
@@ -12,6 +13,7 @@ mod shared_group;
 mod task;
 mod topic;
 
+pub use algorithm_use::{AlgorithmUse, MESSAGES_DEFAULT as ALGORITHM_MESSAGES_DEFAULT, SealedAs};
 pub use channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
 pub use cost::{CostSnapshot, PROCESS, ScratchUse, UNATTRIBUTED};
 pub use device::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};

@@ -371,6 +371,24 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
+        act: Act::Does(Doing::DisplayAlgorithmUse),
+        verb: "DISPLAY",
+        noun: "ALGUSE",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show what the messages of queues are sealed with, one line for each queue and way: kinds of keys that \
+         signed and that open, digest, cipher. No message is opened, and no key is used. Queues without messages are not \
+         shown. `bulla report algorithms` says which of it is due by when.",
+        options: algorithm_use::OPTIONS,
+        attributes: algorithm_use::STATUS,
+        examples: &[
+            "DISPLAY ALGUSE(*)",
+            "DIS AU(ORDERS) MESSAGES(100000)",
+            "DIS AU(*) MSGS WHERE(RECIPKEYS EQ 'rsa2048 OAEP')",
+        ],
+        since: V1,
+    },
+    Command {
         act: Act::Does(Doing::DisplayKeyRotation),
         verb: "DISPLAY",
         noun: "KEYROTATE",

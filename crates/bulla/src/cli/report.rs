@@ -1,4 +1,6 @@
-//! `bulla report`: what a capacity planner asks a running queue manager.
+//! `bulla report`: what a capacity planner asks a running queue manager, and who answers for its algorithms.
+
+mod algorithms;
 
 use super::{CliError, DATA_DEFAULT, EXIT_REFUSED, EXIT_UNREACHABLE};
 use crate::activity::{Activity, held_until};
@@ -55,16 +57,11 @@ enum ReportCommand {
     /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is
     /// asked for.
     Policies(SpanArgs),
-}
-
-impl ReportCommand {
-    fn span(&self) -> &SpanArgs {
-        match self {
-            Self::Crypto(args) | Self::Chinit(args) | Self::Costs(args) | Self::Queues(args) | Self::Policies(args) => {
-                args
-            }
-        }
-    }
+    /// Which queues, messages, certificates and channels use what, and what of it is due by which date of CNSA 2.0 and
+    /// NIST IR 8547
+    ///
+    /// Nothing is opened, and no private key is used.
+    Algorithms(algorithms::AlgorithmsArgs),
 }
 
 #[derive(Args, Debug)]
@@ -120,33 +117,34 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// The queue manager was not reached, or keeps nothing of the time asked for.
 pub fn run(args: &ReportArgs) -> Result<(), CliError> {
-    let (json, table) = match &args.command {
+    let (json, table, is_json) = match &args.command {
         ReportCommand::Crypto(args) => {
             let activity = crypto(args)?;
-            (activity.to_json(), activity.table())
+            (activity.to_json(), activity.table(), args.json)
         }
         ReportCommand::Chinit(args) => {
             let activity = chinit(args)?;
             let name = queue_manager(&args.data)?;
-            (activity.to_json(&name), activity.table(&name))
+            (activity.to_json(&name), activity.table(&name), args.json)
         }
         ReportCommand::Costs(args) => {
             let activity = costs(args)?;
             let name = queue_manager(&args.data)?;
-            (activity.to_json(&name), activity.table(&name))
+            (activity.to_json(&name), activity.table(&name), args.json)
         }
         ReportCommand::Queues(args) => {
             let activity = queues(args)?;
             let name = queue_manager(&args.data)?;
-            (activity.to_json(&name), activity.table(&name))
+            (activity.to_json(&name), activity.table(&name), args.json)
         }
         ReportCommand::Policies(args) => {
             let activity = policies(args)?;
             let name = queue_manager(&args.data)?;
-            (activity.to_json(&name), activity.table(&name))
+            (activity.to_json(&name), activity.table(&name), args.json)
         }
+        ReportCommand::Algorithms(args) => return algorithms::run(args),
     };
-    let text = if args.command.span().json { format!("{json:#}\n") } else { table };
+    let text = if is_json { format!("{json:#}\n") } else { table };
     // A reader that goes away (`| head`) is no failure.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     Ok(())

@@ -1,5 +1,6 @@
 //! What the admin language does to a running queue manager.
 
+mod algorithms;
 mod hold;
 mod reseal;
 mod snapshots;
@@ -16,9 +17,9 @@ use crate::catalog::limits::UserStatus;
 use crate::catalog::lockouts::InForce;
 use crate::catalog::log_ins::LoggedIn;
 use crate::catalog::status::{
-    ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, EnrolmentStatus, GroupStatus, InitiatorStatus,
-    KeyRotationStatus, KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel, SubscriptionStatus,
-    TaskSnapshot, Tasks, TopicStatus,
+    AlgorithmUse, ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, EnrolmentStatus, GroupStatus,
+    InitiatorStatus, KeyRotationStatus, KeyUseStatus, PolicyStatus, QueueStatus, Snapshot, StopChannel,
+    SubscriptionStatus, TaskSnapshot, Tasks, TopicStatus,
 };
 use crate::catalog::{Change, DeadLetter, Definitions, Object, Sort};
 use crate::channel::registry::{Instance, InstanceId};
@@ -800,6 +801,14 @@ impl Administered for Administrator<'_> {
         let needs = self.state.needs(is_wanted);
         // Rings are read while others go on.
         Ok(self.apart(|manager| KnownKeys::read(manager, Instant::now()).rows(&needs, wall_ms(SystemTime::now()))))
+    }
+
+    fn algorithm_use(
+        &mut self,
+        is_wanted: &dyn Fn(&str) -> bool,
+        messages_max: u64,
+    ) -> Result<Vec<AlgorithmUse>, AdminError> {
+        self.look_at_algorithms(is_wanted, messages_max)
     }
 
     fn key_rotations(&mut self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<KeyRotationStatus>, AdminError> {
