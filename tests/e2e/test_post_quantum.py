@@ -188,3 +188,21 @@ def test_a_channel_has_ml_dsa_certificates_at_both_ends_and_agrees_by_ml_kem(par
     assert route.status()["SSLGROUP"] == "X25519MLKEM768"
     assert route.status()["SSLPEER"] == "CN=PQ2,O=Demo" and route.far_status()["SSLPEER"] == "CN=PQ1,O=Demo"
     route.stop()
+
+
+def doctor(site, queue, user):
+    done = site.qm.run("doctor", queue, "--user", user, "--data", site.qm.data, code=None)
+    return done.stdout.decode() + done.stderr.decode()
+
+
+def test_the_doctor_names_the_key_that_is_lacking(site):
+    queue = site.queue(f"{PRIVACY} PQC(REQUIRED)")
+    site.set_policy(queue, "SIGNALG(SHA512) ENCALG(AES256) SIGNER('{auditor}') RECIP('{auditor}') PQC(REQUIRED)")
+    said = doctor(site, queue, "auditor")
+    assert re.search(r"bulla cert create --ring '?auditor'? .*--key ml-kem-768", said), said
+    site.set_policy(queue, "SIGNALG(SHA512) SIGNER('{auditor}') PQC(REQUIRED)")
+    said = doctor(site, queue, "auditor")
+    assert re.search(r"bulla cert create --ring '?auditor'? .*--key ml-dsa-65", said), said
+    site.set_policy(queue, "SIGNALG(SHA256) ENCALG(AES128) SIGNER('{orders}') RECIP('{billing}') PQC(ALLOWED)")
+    said = doctor(site, queue, "orders")
+    assert "ENCALG(AES256)" in said, said

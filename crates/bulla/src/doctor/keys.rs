@@ -5,10 +5,15 @@ use crate::catalog::diagnosis::{Check, Condition, MESSAGES, POLICY, PROBE, RECIP
 use crate::catalog::findings::{Fate, Findings, NameFinding, UserFinding, Why};
 use crate::catalog::status::Stranded;
 use crate::manager::Manager;
+use bulla_seal::policy::{ContentCipher, Pqc, SignatureDigest, SignatureScheme};
 use bulla_seal::ring::Ring;
 use bulla_seal::{Dn, OpenError, Policy};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
+
+/// What a user gets who lacks a key of the kind that PQC(REQUIRED) asks for.
+const ML_DSA: &str = "ml-dsa-65";
+const ML_KEM: &str = "ml-kem-768";
 
 /// Adds what was found of keys, lengths and messages, and what takes files: dates, disk and clock. The queues are not
 /// locked meanwhile.
@@ -172,6 +177,28 @@ fn not_sealed(doctor: &Doctor<'_>, view: &View<'_>, user: &str, why: &Why) -> (&
     let own =
         |user: &str| ring_of(manager, user).and_then(|ring| Some(ring.own().first()?.certificate.dn().to_string()));
     match (why.cause.as_str(), recipient) {
+        // PQC asks for a key of another kind: a new one where it is post-quantum, else what the policy says is changed.
+        ("recipient-key", Some(name)) if policy.pqc == Pqc::Required => {
+            let mend = match owner(manager, &name.dn) {
+                Some(owner) => {
+                    let key = mend::new_key(&manager.data, &owner, &name.dn);
+                    vec![format!("{key} --key {ML_KEM} --share {}", mend::shell(user))]
+                }
+                None => vec![mend::import(user, "person")],
+            };
+            (&RECIPIENT, mend)
+        }
+        ("recipient-key", Some(_)) if why.details.contains("ML-KEM key needs") => {
+            (&RECIPIENT, anew(Policy { encrypt: Some(ContentCipher::Aes256Gcm), ..(**policy).clone() }))
+        }
+        ("recipient-key", Some(_)) if policy.pqc == Pqc::None && why.details.contains("PQC(NONE)") => {
+            (&RECIPIENT, anew(Policy { pqc: Pqc::Allowed, ..(**policy).clone() }))
+        }
+        ("signer-key", _) if policy.pqc == Pqc::Required => {
+            let dn = own(user).unwrap_or_else(|| format!("CN={user}"));
+            (&SIGNER, vec![format!("{} --key {ML_DSA}", mend::new_key(&manager.data, user, &dn))])
+        }
+        ("signer-key", _) => (&SIGNER, anew(Policy { pqc: Pqc::Allowed, ..(**policy).clone() })),
         ("unknown-dn" | "recipient-key", None) => {
             let by_key = Policy { key_transport: Default::default(), ..(**policy).clone() };
             (&RECIPIENT, anew(by_key))
@@ -188,8 +215,12 @@ fn not_sealed(doctor: &Doctor<'_>, view: &View<'_>, user: &str, why: &Why) -> (&
             None => (&SIGNER, Vec::new()),
         },
         ("signature-does-not-fit", _) => {
-            let by_key = Policy { signature_scheme: Default::default(), ..(**policy).clone() };
-            (&SIGNER, anew(by_key))
+            // RSA-PSS is too long for the key, or the digest weaker than ML-DSA.
+            let fitting = match policy.signature_scheme {
+                SignatureScheme::Pss => Policy { signature_scheme: Default::default(), ..(**policy).clone() },
+                SignatureScheme::Pkcs1 => Policy { sign: Some(SignatureDigest::Sha512), ..(**policy).clone() },
+            };
+            (&SIGNER, anew(fitting))
         }
         ("policy", _) => (&POLICY, vec![mend::mqsc(format!("CHECK POLICY({})", mend::quoted(&policy.name)))]),
         (cause, _) => {
@@ -219,8 +250,13 @@ fn not_opened(doctor: &Doctor<'_>, view: &View<'_>, user: &str, why: &Why) -> (&
     let policy = &view.findings.policy;
     match why.cause.as_str() {
         "not-a-recipient" => {
-            let own = ring_of(manager, user).and_then(|ring| Some(ring.own().first()?.certificate.dn().to_string()));
-            let mend = match own {
+            let own = ring_of(manager, user).and_then(|ring| Some(ring.own().first()?.certificate.dn().clone()));
+            let lacks_kind = |dn: &Dn| policy.pqc == Pqc::Required && policy.recipients.contains(dn);
+            let own_name = own.as_ref().map(Dn::to_string);
+            let mend = match own_name {
+                Some(name) if own.as_ref().is_some_and(lacks_kind) => {
+                    vec![format!("{} --key {ML_KEM}", mend::new_key(&manager.data, user, &name))]
+                }
                 Some(dn) => {
                     let add = format!("ACTION(ADD) RECIP({})", mend::quoted(&dn));
                     vec![mend::mqsc(format!("SET POLICY({}) {add}", mend::quoted(&policy.name)))]
