@@ -682,6 +682,10 @@ struct Signing {
 
 impl Signing {
     fn new(most: u32) -> Signing {
+        Signing::with(KeySpec::Rsa(1024), most)
+    }
+
+    fn with(key: KeySpec, most: u32) -> Signing {
         let directory = tempfile::tempdir().unwrap();
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
         let p256 = KeySpec::Ec(Curve::P256);
@@ -689,7 +693,7 @@ impl Signing {
         let authority = Authority::create(&directory.path().join("ca"), &ca, p256, 3650, now).unwrap();
         let request = Request {
             dn: "CN=orders,O=Bulla".parse().unwrap(),
-            key: KeySpec::Rsa(1024),
+            key,
             uses: vec![KeyUse::DocSign],
             days: 365,
             alternative_names: Vec::new(),
@@ -757,6 +761,28 @@ fn messages_that_wait_while_one_is_signed_share_the_next_signature() {
     assert_eq!(places[9], None, "one is left");
     assert_eq!(pool.seen().len(), 3);
     assert_eq!(pool.meters.sealing.signs, 3, "counted as often as it was done");
+}
+
+/// Whoever waits for the first signature does not wait for those behind it, too.
+#[test]
+fn a_batch_is_told_of_before_the_next_one_is_signed() {
+    let user = Signing::with(KeySpec::Rsa(4096), 4);
+    let pool = Pool::new([]);
+    pool.adapters.scheduler.start(CPU_NAME).unwrap();
+    pool.adapters.scheduler.stop(DEVICE).unwrap();
+    let (told, mailbox) = (Arc::new(Mutex::new(Vec::new())), Arc::new(std::sync::OnceLock::<Arc<Mailbox>>::new()));
+    let (notes, own) = (told.clone(), mailbox.clone());
+    let taken = move || {
+        let mut notices = Vec::new();
+        own.get().unwrap().take(&mut notices);
+        notes.lock().unwrap().push(notices.len());
+    };
+    let mailboxes = Mailboxes::default();
+    assert!(mailboxes.add(mailbox.get_or_init(|| Arc::new(Mailbox::new(taken))).clone()));
+    let who = bulla_device::Asker::new(7);
+    (0..9).for_each(|slot| pool.seal(slot, &who, &user.sealers[0], user.now));
+    pool.adapters.run_dry(&mailboxes, &TaskMeter::default());
+    assert_eq!(*told.lock().unwrap(), [4, 4, 1]);
 }
 
 #[test]

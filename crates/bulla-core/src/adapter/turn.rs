@@ -1,8 +1,8 @@
 //! One adapter's turn: tasks begin, go on with the answers of devices, and hand over jobs.
 
 use super::{
-    Adapters, Again, Aside, Asker, Away, Finished, KEY_SERVICE_WAIT, New, Outcome, Progress, SLICE, Taken, Task, Work,
-    question,
+    Adapters, Again, Aside, Asker, Away, Finished, KEY_SERVICE_WAIT, New, Outcome, Progress, SHARED_MIN, SLICE, Taken,
+    Task, Work, question,
 };
 use crate::accounting::Cost;
 use crate::catalog::status::DeviceWait;
@@ -87,9 +87,12 @@ impl<'a> Turn<'a> {
             self.adapters.share(&mut self.inline);
             let begun = ticks();
             let answers = self.inline.run_for(&self.adapters.scheduler, SLICE);
-            let each = ticks().saturating_sub(begun) / (answers.len() as u64).max(1);
+            let ran = ticks().saturating_sub(begun);
+            let each = ran / (answers.len() as u64).max(1);
+            let is_long = answers.iter().any(|answer| u128::from(answer.service_ns) >= SHARED_MIN.as_nanos());
             self.go_on(answers, each);
-            if !self.inline.is_empty() {
+            // The next signature of a kind is a new job: who waits for the one before hears of it first.
+            if !self.inline.is_empty() || is_long && self.has_jobs() {
                 // What is done does not wait for the rest, nor what waits for its asker to have fewer tasks under way.
                 self.tell_all();
                 self.adapters.wake_for_tasks();
