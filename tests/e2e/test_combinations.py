@@ -4,7 +4,10 @@
 import functools
 import itertools
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from proton.reactor import Container
@@ -13,7 +16,8 @@ import bouncycastle
 import cms
 import der
 import opener
-from pki import OPENSSL_4, CommandFailed, Ring, openssl, openssl_4
+import people
+from pki import OPENSSL_4, CommandFailed, Identity, Ring, openssl, openssl_4
 from sites import foreign
 from test_openssl import PAYLOAD, message
 from test_sign_batch import Stream
@@ -348,6 +352,61 @@ def test_nothing_damaged_opens(site, sealed, tmp_path, tool):
     assert [str(each) for (each, _), got in zip(damaged, opened, strict=True) if isinstance(got, bytes)] == []
 
 
+@pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool != OLD])
+def test_recipients_of_every_kind_open_one_message(qm, site, tmp_path, tool):
+    readers = ["rsa2048", "p256", "ml-kem-768"]
+    names = ", ".join(f"'{site.readers[key].dn}'" for key in readers)
+    queue = f"MIXED.{list(TOOLS).index(tool)}"
+    qm.mqsc(f"""
+        DEFINE QLOCAL({queue}); DEFINE QALIAS({queue}.RAW) TARGET({queue})
+        SET POLICY({queue}) SIGNALG(SHA384) SIGNER('{site.signers["ml-dsa-65"].dn}') ENCALG({GCM}) RECIP({names}) PQC(ALLOWED)
+    """)
+    site.client(site.signers["ml-dsa-65"]).put(queue, message(PAYLOAD))
+    [raw] = site.client().get_all(f"{queue}.RAW", browse=True)
+    messages = [(Combination("privacy", "ml-dsa-65", key, GCM), bytes(raw.body)) for key in readers]
+    assert list(TOOLS[tool].open(site, tmp_path, messages)) == [PAYLOAD] * len(readers)
+
+
+def test_a_site_of_our_own_commands_has_keys_that_others_read(qm, site, tmp_path):
+    """`bulla cert create` makes the keys, and an authority with ML-DSA; the page's program runs as it is printed."""
+
+    def create(*options):
+        qm.run("cert", "create", "--data", qm.data, *options)
+
+    create("--ca", "new", "--dn", "CN=New authority,O=Demo", "--key", "ml-dsa-65")
+    for user, key, other in (("author", "ml-dsa-65", "addressee"), ("addressee", "ml-kem-768", "author")):
+        names = ("--ring", user, "--share", other, "--label", user)
+        create("--signer", "new", "--dn", f"CN={user},O=Demo", "--key", key, *names)
+        qm.add_user(user)
+    qm.mqsc("""
+        DEFINE QLOCAL(NEW); DEFINE QALIAS(NEW.RAW) TARGET(NEW)
+        SET POLICY(NEW) SIGNALG(SHA384) SIGNER('CN=author,O=Demo') ENCALG(AES256) RECIP('CN=addressee,O=Demo') PQC(REQUIRED)
+    """)
+    # The author's ring may have been read when it had no addressee yet.
+    people.seen()
+    own = qm.data / "rings/addressee/own/addressee.pem"
+    addressee, root = Identity("addressee", own, own), qm.data / "authorities/new/ca.pem"
+    with qm.connect("author") as client:
+        client.put("NEW", message(PAYLOAD))
+    [raw] = site.client().get_all("NEW.RAW", browse=True)
+    with qm.connect("addressee") as client:
+        assert bytes(client.get("NEW").body) == PAYLOAD
+    there = SimpleNamespace(
+        authority=SimpleNamespace(certificate=root, pem=root.read_bytes()), reader=lambda combination: addressee
+    )
+    messages = [(Combination("privacy", "ml-dsa-65", "ml-kem-768", GCM), bytes(raw.body))]
+    assert {name: list(tool.open(there, tmp_path, messages)) for name, tool in TOOLS.items() if name != OLD} == {
+        name: [PAYLOAD] for name in TOOLS if name != OLD
+    }
+    program, sealed = tmp_path / "open.py", tmp_path / "message.der"
+    program.write_text(opener.source())
+    sealed.write_bytes(bytes(raw.body))
+    done = subprocess.run(
+        [sys.executable, program, sealed, root, own, own], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, PAYLOAD), done.stderr.decode()
+
+
 def by_openssl(site, tmp, combinations):
     """Messages of each combination, made by `openssl cms`."""
     for each in combinations:
@@ -393,3 +452,29 @@ def test_what_others_make_opens_under_bind_none(site, tmp_path, make):
             failed[str(each)] = site.qm.errors()
             site.qm.clear_error_queue()
     assert failed == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "cause"),
+    [
+        # OpenSSL's digest where none is named, SHAKE256, is not in the profile.
+        ([], "weaker-than-policy"),
+        # It signs by a digest that is weaker than the key.
+        (["-md", "sha256"], "weaker-than-policy"),
+        # And without attributes, which it can't verify itself.
+        (["-md", "sha384", "-noattr"], "malformed"),
+    ],
+    ids=["default", "weak digest", "no attributes"],
+)
+def test_what_openssl_signs_otherwise_does_not_open(site, tmp_path, options, cause):
+    queue = site.queue(Combination("integrity", "ml-dsa-65", None, None), "FOREIGN")
+    signer, payload = site.signers["ml-dsa-65"], tmp_path / "payload"
+    payload.write_bytes(PAYLOAD)
+    signed = openssl_4(
+        "cms", "-sign", "-outform", "DER", "-binary", "-nodetach", *options,
+        "-signer", signer.certificate, "-inkey", signer.key, "-in", payload,
+    )  # fmt: skip
+    site.client().put(f"{queue}.RAW", foreign(signed))
+    assert site.client(site.readers[READERS[0]]).get_all(queue) == []
+    assert [error["cause"] for error in site.qm.errors()] == [cause]
+    site.qm.clear_error_queue()

@@ -233,18 +233,18 @@ public class Cms {
 
     static byte[] encrypt(byte[] payload, X509CertificateHolder holder, String name) throws Exception {
         X509Certificate certificate = new JcaX509CertificateConverter().setProvider("BC").getCertificate(holder);
-        boolean long_ = name.startsWith("AES256");
-        ASN1ObjectIdentifier wrap = long_ ? NISTObjectIdentifiers.id_aes256_wrap : NISTObjectIdentifiers.id_aes128_wrap;
+        boolean aes256 = name.startsWith("AES256");
+        ASN1ObjectIdentifier wrap = aes256 ? NISTObjectIdentifiers.id_aes256_wrap : NISTObjectIdentifiers.id_aes128_wrap;
         RecipientInfoGenerator recipient = recipient(certificate, wrap);
         if (name.endsWith("CBC")) {
             CMSEnvelopedDataGenerator generator = new CMSEnvelopedDataGenerator();
             generator.addRecipientInfoGenerator(recipient);
-            OutputEncryptor by = encryptor(long_ ? CMSAlgorithm.AES256_CBC : CMSAlgorithm.AES128_CBC);
+            OutputEncryptor by = encryptor(aes256 ? CMSAlgorithm.AES256_CBC : CMSAlgorithm.AES128_CBC);
             return generator.generate(new CMSProcessableByteArray(payload), by).toASN1Structure().getEncoded("DER");
         }
         CMSAuthEnvelopedDataGenerator generator = new CMSAuthEnvelopedDataGenerator();
         generator.addRecipientInfoGenerator(recipient);
-        OutputAEADEncryptor by = (OutputAEADEncryptor) encryptor(long_ ? CMSAlgorithm.AES256_GCM : CMSAlgorithm.AES128_GCM);
+        OutputAEADEncryptor by = (OutputAEADEncryptor) encryptor(aes256 ? CMSAlgorithm.AES256_GCM : CMSAlgorithm.AES128_GCM);
         return generator.generate(new CMSProcessableByteArray(payload), by).toASN1Structure().getEncoded("DER");
     }
 
