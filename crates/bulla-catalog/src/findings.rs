@@ -168,8 +168,8 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// How many recipients a message is sent to by ML-KEM, and one that it is sent to by RSA or EC: each recipient opens
-    /// a message alone, so it is as strong as that one.
+    /// How many recipients a message is sent to by ML-KEM, and one that it is sent to by RSA or EC. Each recipient
+    /// opens a message alone, so it is as strong as that one.
     #[must_use]
     pub fn post_quantum(&self) -> (usize, Option<&Used>) {
         let recipients = self.names.iter().filter(|name| !name.signs);

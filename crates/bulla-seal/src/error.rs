@@ -28,8 +28,8 @@ pub enum SealError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The administrator's turn: RSA-PSS with this digest does not fit into the signer's key, or the digest is weaker than
-    /// an ML-DSA signature (RFC 9882, table 1).
+    /// The administrator's turn: RSA-PSS with this digest does not fit into the signer's key, or the digest is weaker
+    /// than an ML-DSA signature (RFC 9882, table 1).
     SignatureDoesNotFit {
         /// The kind of the signer's key.
         kind: KeyKind,

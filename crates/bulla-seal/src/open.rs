@@ -716,9 +716,9 @@ fn on_behalf_of(ours: &Ours<'_>) -> Result<Option<OnBehalfOf>, Malformed> {
     ours.on_behalf_of.map(OnBehalfOf::read).transpose()
 }
 
-/// Content cipher, key transport and key wrap must be the policy's, and what PQC says of recipients, each recipient's of them: a
-/// recipient info of another cipher pasted into this envelope would otherwise make the opener answer
-/// questions about that other cipher's key.
+/// Content cipher, key transport and key wrap must be the policy's, and the kind of key one that PQC allows, each
+/// recipient's of them: a recipient info of another cipher pasted into this envelope would otherwise make the opener
+/// answer questions about that other cipher's key.
 fn match_envelope(policy: &Policy, envelope: &Enveloped<'_>) -> Result<(), OpenError> {
     if policy.encrypt != Some(envelope.cipher) {
         return Err(OpenError::WeakerThanPolicy { what: "another content cipher than ENCALG" });

@@ -433,8 +433,8 @@ keywords! {
         /// Neither: RSA and elliptic curves alone.
         #[default]
         None = "NONE",
-        /// Where a signer or recipient has such a key it is taken; the others' keys are RSA or EC. Each recipient opens the
-        /// message on its own, so it is as strong as the weakest of them.
+        /// Where a signer or recipient has such a key it is taken; the others' keys are RSA or EC. Each recipient opens
+        /// the message on its own, so it is as strong as the weakest of them.
         Allowed = "ALLOWED",
         /// Nothing else: no message with an RSA or EC signer or recipient is sealed or opened.
         Required = "REQUIRED",

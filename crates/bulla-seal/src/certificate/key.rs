@@ -105,8 +105,8 @@ impl KeySpec {
         KeySpec::ALL.into_iter().filter(|spec| !spec.kind().is_post_quantum())
     }
 
-    /// The kind of key that does what this one can't, of like strength: ML-DSA signs and ML-KEM is written to, so a user
-    /// needs one of each. None for a kind that does both.
+    /// The kind of key that does what this one can't, of like strength: ML-DSA signs and ML-KEM is written to, so a
+    /// user needs one of each. None for a kind that does both.
     pub fn counterpart(self) -> Option<KeySpec> {
         match self {
             KeySpec::Rsa(_) | KeySpec::Ec(_) => None,

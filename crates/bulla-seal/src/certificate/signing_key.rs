@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::create::CreateError;
 use super::{Certificate, Curve, KeyKind, KeySpec, MalformedError, Passphrase, PrivateKeyPem, tlv};
 
-/// Does one signature ([`Work::RsaSign`], [`Work::EcdsaSign`] or [`Work::MlDsaSign`]) where the key is. It waits for it.
+/// Does one signature ([`Work::RsaSign`], [`Work::EcdsaSign`] or [`Work::MlDsaSign`]) where the key is, and waits.
 pub type Sign = Arc<dyn Fn(Work) -> Result<Vec<u8>, DeviceError> + Send + Sync>;
 
 /// A key that signs certificates and revocation lists. Never shown.

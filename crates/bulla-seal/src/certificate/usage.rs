@@ -25,8 +25,8 @@ pub enum Usage {
 }
 
 impl Usage {
-    /// The usage a recipient's key must allow: an EC key always agrees, and to an ML-KEM key a content key is always sent,
-    /// whatever an RSA key would have done.
+    /// The usage a recipient's key must allow: an EC key always agrees, and to an ML-KEM key a content key is always
+    /// sent, whatever an RSA key would have done.
     pub fn for_recipient(self, kind: KeyKind) -> Usage {
         match (self, kind) {
             (Usage::KeyTransport | Usage::DataEncipherment, KeyKind::Ec(_)) => Usage::KeyAgreement,

@@ -105,7 +105,7 @@ pub(crate) fn ml_dsa_identifier(set: MlDsa) -> Vec<u8> {
     element(SEQUENCE, &[&element(OID, &[oid])])
 }
 
-/// Whether the digest of what is signed is as strong as the signature: RFC 9882, table 1, of the digests of the profile.
+/// Whether the digest of what is signed is as strong as the signature (RFC 9882, table 1).
 pub(crate) fn is_strong_enough(digest: Digest, set: MlDsa) -> bool {
     match set {
         MlDsa::MlDsa44 => true,

@@ -181,7 +181,8 @@ fn post_quantum(policy: &Fields) -> Option<String> {
     Some(match text_of(policy, "WEAKEST") {
         "" => format!("PQC({}): {modern} of {all} recipients by ML-KEM", text_of(policy, "PQC")),
         weakest => format!(
-            "PQC({}): {modern} of {all} recipients by ML-KEM; each opens a message alone, so it is as strong as {weakest}",
+            "PQC({}): {modern} of {all} recipients by ML-KEM; each opens a message alone, so it is as strong as \
+             {weakest}",
             text_of(policy, "PQC")
         ),
     })

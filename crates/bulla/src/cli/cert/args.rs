@@ -50,8 +50,8 @@ pub enum CertCommand {
 /// What a new certificate shall say.
 #[derive(Args, Debug)]
 pub struct ProfileArgs {
-    /// What the key may do: handshake, docsign, certsign, dataencrypt (RSA, ML-KEM), keyagree (EC); without it, sign and
-    /// encrypt
+    /// What the key may do: handshake, docsign, certsign, dataencrypt (RSA, ML-KEM), keyagree (EC); without it, sign
+    /// and encrypt
     #[arg(long, value_name = "USE", value_delimiter = ',')]
     pub(super) usage: Vec<KeyUse>,
     /// Days of validity; without it 365, and 3650 for an authority
