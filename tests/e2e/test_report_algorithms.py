@@ -169,7 +169,7 @@ def test_ten_thousand_messages_are_counted_as_far_as_one_says(qm):
     assert f"queue DEEP  {MANY - 1000} messages not looked at: --messages takes more of each queue" in page(qm)
     # What was not seen can't be said not to be due.
     done = qm.run("report", "algorithms", "--data", qm.data, "--due", 2026, code=1)
-    assert b"1 things were not seen" in done.stderr
+    assert b"1 thing was not seen" in done.stderr
     rows = [row for row in report(qm, "--messages", MANY)["messages"] if row["queue"] == "DEEP"]
     assert {row["protected"]: row["messages"] for row in rows} == {"CONFIDENTIALITY": MANY}
     qm.run("report", "algorithms", "--data", qm.data, "--due", 2026, "--messages", MANY)

@@ -73,12 +73,10 @@ pub(super) fn run(args: &AlgorithmsArgs) -> Result<(), CliError> {
     match (report.due_by(year, rules), report.gaps()) {
         (0, 0) => Ok(()),
         (0, gaps) => {
+            let gaps = if gaps == 1 { "1 thing was".to_owned() } else { format!("{gaps} things were") };
+            let message = format!("nothing that was seen is due by {year}, and {gaps} not seen");
             let hint = "what is `not in the report` says why; --messages takes more of each queue";
-            Err(CliError::new(
-                EXIT_FAILED,
-                format!("nothing that was seen is due by {year}, and {gaps} things were not seen"),
-            )
-            .hint(hint))
+            Err(CliError::new(EXIT_FAILED, message).hint(hint))
         }
         (1, _) => Err(CliError::new(EXIT_WARNED, format!("1 row is due by {year}"))),
         (due, _) => Err(CliError::new(EXIT_WARNED, format!("{due} rows are due by {year}"))),
