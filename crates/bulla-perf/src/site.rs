@@ -141,8 +141,8 @@ pub fn queue_name(configuration: &Configuration, number: u32) -> String {
         let _ = write!(name, ".B{}", configuration.sign_batch);
     }
     let _ = write!(name, ".{number}");
-    // No name of a queue has a hyphen.
-    name.to_uppercase().replace('-', "")
+    // No name of a queue has a hyphen or a plus.
+    name.to_uppercase().replace('-', "").replace(BOTH, "_")
 }
 
 /// The policy of a queue on which `putter` puts for the `recipients`, as MQSC; none for an unprotected one.
@@ -172,14 +172,30 @@ pub fn policy(configuration: &Configuration, queue: &str, putter: &str, recipien
 /// sizes takes SHA-512 (RFC 9882).
 #[must_use]
 pub fn algorithms(configuration: &Configuration) -> (&'static str, &'static str) {
-    if configuration.key.starts_with("ml-") { ("SHA512", " PQC(REQUIRED)") } else { ("SHA256", "") }
+    let key = configuration.key.as_str();
+    let digest = if key.starts_with("ml-") { "SHA512" } else { "SHA256" };
+    let are_modern = |part: &str| part.starts_with("ml-");
+    let pqc = match key.split(BOTH).filter(|part| are_modern(part)).count() {
+        0 => "",
+        modern if modern == key.split(BOTH).count() => " PQC(REQUIRED)",
+        _ => " PQC(ALLOWED)",
+    };
+    (digest, pqc)
 }
 
-/// The keys that a user has who is to have this one: ML-DSA signs and ML-KEM is written to, so such a one has two.
+/// What stands between the key that signs and the one that is written to, where they are of two kinds.
+pub const BOTH: char = '+';
+
+/// The keys that a user has who is to have this one, and for what each is where that has to be said. ML-DSA signs and
+/// ML-KEM is written to, so a user with one has both.
 #[must_use]
-pub fn keys(key: &str) -> Vec<String> {
+pub fn keys(key: &str) -> Vec<(String, Option<&'static str>)> {
+    if let Some((signs, reads)) = key.split_once(BOTH) {
+        let encrypts = if reads.starts_with('p') { "keyagree" } else { "dataencrypt" };
+        return vec![(signs.to_owned(), Some("docsign")), (reads.to_owned(), Some(encrypts))];
+    }
     let counterpart = key.parse().ok().and_then(KeySpec::counterpart).map(|other| other.to_string());
-    [Some(key.to_owned()), counterpart].into_iter().flatten().collect()
+    [Some(key.to_owned()), counterpart].into_iter().flatten().map(|key| (key, None)).collect()
 }
 
 /// A user's name in certificates.
@@ -212,8 +228,13 @@ mod tests {
             policy(&modern, "Q", "a", &["b".to_owned()]).unwrap(),
             "SET POLICY('Q') SIGNALG(SHA512) SIGNER('CN=a,O=Perf') ENCALG(AES256) RECIP('CN=b,O=Perf') PQC(REQUIRED)"
         );
-        assert_eq!(keys("ml-dsa-65"), ["ml-dsa-65", "ml-kem-768"]);
-        assert_eq!(keys("p256"), ["p256"]);
+        let named = |key| keys(key).into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+        assert_eq!(named("ml-dsa-65"), ["ml-dsa-65", "ml-kem-768"]);
+        assert_eq!(named("p256"), ["p256"]);
+        let both = [("rsa4096".to_owned(), Some("docsign")), ("p256".to_owned(), Some("keyagree"))];
+        assert_eq!(keys("rsa4096+p256"), both);
+        let mixed = Configuration { key: "rsa4096+ml-kem-768".into(), ..modern.clone() };
+        assert_eq!(algorithms(&mixed), ("SHA256", " PQC(ALLOWED)"));
         let shared = Configuration { quality: Quality::Privacy, sign_batch: 64, ..Configuration::default() };
         assert_eq!(
             policy(&shared, "Q", "a", &["b".to_owned()]).unwrap(),

@@ -268,6 +268,9 @@ pub fn words(fields: &[Field], group: &Group) -> String {
 
 /// `RSA 2048`, `P-256`.
 fn key(key: &str) -> String {
+    if let Some((signs, reads)) = key.split_once(crate::site::BOTH) {
+        return format!("{} + {}", self::key(signs), self::key(reads));
+    }
     match (key.strip_prefix("rsa"), key.strip_prefix('p')) {
         _ if key.is_empty() => String::new(),
         (Some(bits), _) => format!("RSA {bits}"),

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::load::client::Broker;
 use crate::run::meters::Watched;
+use crate::site::BOTH;
 use bulla_amqp::SaslClient;
 use bulla_client::Endpoint;
 use bulla_seal::certificate::{KeyError, KeySpec};
@@ -288,8 +289,9 @@ pub struct Protection {
     #[arg(long, value_delimiter = ',', value_enum, help_heading = "Configurations")]
     pub quality: Vec<Quality>,
     /// Keys of signers and recipients, comma separated: rsa1024, rsa2048, rsa3072, rsa4096, p192, p224, p256, p384,
-    /// p521; with ml-dsa-44, ml-dsa-65 or ml-dsa-87 they sign with that and read with ML-KEM
-    #[arg(long, value_delimiter = ',', value_parser = key, help_heading = "Configurations")]
+    /// p521; with ml-dsa-44, ml-dsa-65 or ml-dsa-87 they sign with that and read with ML-KEM. Two kinds with a plus
+    /// between, as rsa4096+p256 or rsa4096+ml-kem-768: one to sign and one to read
+    #[arg(long, value_delimiter = ',', value_parser = one_key_or_two, help_heading = "Configurations")]
     pub key: Vec<String>,
     /// How often a content key is used again, where the quality honours it, comma separated: numbers, or unlimited
     #[arg(long, value_delimiter = ',', help_heading = "Configurations")]
@@ -515,6 +517,19 @@ pub fn bytes(text: &str) -> std::result::Result<u64, String> {
 pub fn key(text: &str) -> std::result::Result<String, String> {
     let spec: KeySpec = text.parse().map_err(|error: KeyError| error.to_string())?;
     Ok(spec.to_string())
+}
+
+/// A kind of key, or one to sign and one to read with a plus between.
+///
+/// # Errors
+/// There is no such kind, or the first one signs nothing or the second one is nothing to write to.
+pub fn one_key_or_two(text: &str) -> std::result::Result<String, String> {
+    let Some((signs, reads)) = text.split_once(BOTH) else { return key(text) };
+    let (signs, reads) = (key(signs)?, key(reads)?);
+    if signs.starts_with("ml-kem") || reads.starts_with("ml-dsa") {
+        return Err("the key before the plus signs, the one behind it is written to".to_owned());
+    }
+    Ok(format!("{signs}{BOTH}{reads}"))
 }
 
 /// How many messages one signature may prove.

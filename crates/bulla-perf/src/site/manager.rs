@@ -246,9 +246,12 @@ impl<'h> Manager<'h> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.ring(user))?;
         if !key.is_empty() {
             let dn = dn(user);
-            for key in super::keys(key) {
+            for (key, usage) in super::keys(key) {
                 let mut arguments =
                     vec!["cert", "create", "--ring", user, "--dn", &dn, "--key", &key, "--signer", "perf"];
+                if let Some(usage) = usage {
+                    arguments.extend(["--usage", usage]);
+                }
                 if self.settings.devices.keeps_keys() {
                     arguments.extend(["--device", "COPROC1"]);
                 }
@@ -298,7 +301,7 @@ impl<'h> Manager<'h> {
     /// # Errors
     /// As [`add_user`](Self::add_user).
     pub fn people(&mut self, key: &str, recipients: u32) -> Result<(String, Vec<String>)> {
-        let called = if key.is_empty() { "any" } else { key };
+        let called = if key.is_empty() { "any".to_owned() } else { key.replace(super::BOTH, "-") };
         let putter = format!("putter-{called}");
         let mut names = vec![format!("getter-{called}")];
         names.extend((2..=recipients).map(|number| format!("getter-{called}-{number}")));

@@ -101,9 +101,12 @@ impl<'h> Partners<'h> {
                 .filter(|other| other.authority == person.authority && *other != person)
                 .map(|other| ring(other))
                 .collect();
-            for key in keys(&person.key) {
+            for (key, usage) in keys(&person.key) {
                 let mut arguments = vec!["cert", "create", "--ring", utf8(&own)?, "--dn", &dn, "--key", &key];
                 arguments.extend(["--signer", person.authority]);
+                if let Some(usage) = usage {
+                    arguments.extend(["--usage", usage]);
+                }
                 for other in &others {
                     arguments.extend(["--share", utf8(other)?]);
                 }
