@@ -14,7 +14,7 @@ use crate::table::{
 };
 use bulla_catalog::system_queues::SYSTEM_PREFIX;
 use bulla_catalog::{DEPTH_MAX, Definitions, Sort};
-use bulla_seal::policy::{KeyReuse, Quality, RECIPIENTS_MAX, SIGN_BATCH_MAX, SIGNERS_MAX, SignatureDigest};
+use bulla_seal::policy::{KeyReuse, Pqc, Quality, RECIPIENTS_MAX, SIGN_BATCH_MAX, SIGNERS_MAX, SignatureDigest};
 use bulla_seal::{Dn, Policy};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -34,8 +34,9 @@ pub(super) static POLICY: ObjectNoun<Arc<Policy>> =
 /// What only DISPLAY has.
 static SHOWN: &[Field<Arc<Policy>>] = &[Field::shown(
     "QUALITY",
-    "What it comes to: NONE, INTEGRITY, PRIVACY or CONFIDENTIALITY; UNBOUND is added where a cipher alone proves \
-     nothing.",
+    "What it comes to: NONE, INTEGRITY, PRIVACY or CONFIDENTIALITY. UNBOUND is added where a cipher alone proves \
+     nothing, POST-QUANTUM under PQC(REQUIRED), and AS WEAKEST RECIPIENT under PQC(ALLOWED) with ENCALG: each recipient \
+     opens alone, so one RSA or EC key is enough. CHECK POLICY names one.",
     |of| Cell::Text(quality(of)),
 )];
 
@@ -406,7 +407,12 @@ pub(crate) fn quality(policy: &Policy) -> String {
         Quality::Confidentiality => "CONFIDENTIALITY",
     };
     let is_unbound = policy.encrypt.is_some() && !policy.can_bind();
-    if is_unbound { format!("{quality} UNBOUND") } else { quality.to_owned() }
+    let against_quantum_computers = match policy.pqc {
+        Pqc::Required if policy.quality() != Quality::None => " POST-QUANTUM",
+        Pqc::Allowed if policy.encrypt.is_some() => " AS WEAKEST RECIPIENT",
+        _ => "",
+    };
+    format!("{quality}{}{against_quantum_computers}", if is_unbound { " UNBOUND" } else { "" })
 }
 
 /// KEYREUSE as it is shown.
