@@ -107,7 +107,7 @@ def test_a_list_of_recipients_of_both_kinds_says_what_it_amounts_to(site, tmp_pa
     site.orders.put(queue, clear(b"both"))
     assert len(algorithms(site, tmp_path, site.raw(queue)[0])[1]) == 2
     assert payloads(site.auditor.get_all(queue, browse=True)) == payloads(site.billing.get_all(queue)) == [b"both"]
-    assert "QUALITY('PRIVACY AS WEAKEST RECIPIENT')" in site.qm.mqsc(f"DISPLAY POLICY({queue})")
+    assert "QUALITY(PRIVACY AS WEAKEST RECIPIENT)" in site.qm.mqsc(f"DISPLAY POLICY({queue})")
     said = site.qm.run("policy", "check", queue, "--data", site.qm.data, code=None).stdout.decode()
     told = "1 of 2 recipients by ML-KEM; each opens a message alone, so it is as strong as p256 of CN=auditor,O=Demo"
     assert f"PQC(ALLOWED): {told}" in said, said
