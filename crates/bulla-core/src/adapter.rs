@@ -45,8 +45,12 @@ const SHARED_MIN: Duration = Duration::from_micros(150);
 /// Tasks of one user, or of one channel's connection, that may be under way at once: enough for full lanes, and no
 /// more, so that one whose token is away does not keep the others waiting.
 const TASKS_OF_ASKER_MAX: usize = 128;
-/// Tasks that may be under way at once; more wait in line, where users and channels have their turns.
-const TASKS_MAX: usize = 8192;
+/// The same where messages may share a signature: half of them are in the signature that is being made, and half wait
+/// for the next one, so a policy's batches are full up to SIGNBATCH(256).
+const SHARING_OF_ASKER_MAX: usize = 512;
+/// Tasks that may be under way at once, of 64 askers whose keys are away; more wait in line, where users and channels
+/// have their turns.
+const TASKS_MAX: usize = 64 * SHARING_OF_ASKER_MAX;
 /// Questions to private keys that are remembered as answered, the half of them at least: a message that was looked at
 /// before such an answer came is under way for far less than so many unwraps take.
 const ANSWERED_MAX: usize = 1024;
@@ -544,13 +548,17 @@ impl Inbox {
             return None;
         }
         let Self { tasks, under_way, shares, .. } = self;
-        let few = |number| under_way.get(&number).is_none_or(|count| *count < TASKS_OF_ASKER_MAX);
+        let few = |new: &New| {
+            let shares = matches!(new.work, Work::Seal(_, MaySign::Together));
+            let most = if shares { SHARING_OF_ASKER_MAX } else { TASKS_OF_ASKER_MAX };
+            under_way.get(&new.who.number()).is_none_or(|count| *count < most)
+        };
         let may = |number| match now {
             None => true,
             // One that has gone is done at once, whatever is left of its share.
             Some(now) => shares.get(&number).is_none_or(|share| share.time.may_begin(now)),
         };
-        let mut task = tasks.pop_if(|new| few(new.who.number()) && (new.who.is_gone() || may(new.who.number())))?;
+        let mut task = tasks.pop_if(|new| few(new) && (new.who.is_gone() || may(new.who.number())))?;
         if let Some(now) = now
             && let Some(share) = shares.get_mut(&task.who.number())
             && !task.who.is_gone()
