@@ -42,6 +42,7 @@ mod stop;
 pub mod tls;
 pub mod transit;
 mod work;
+pub mod x509;
 
 pub use accelerator::{Accelerator, LIBRARY_FILE, LaneEngine, Processor, library_of};
 #[doc(hidden)]
@@ -56,7 +57,7 @@ pub use history::{HISTORY_INTERVAL, HISTORY_SNAPSHOTS_MAX, History};
 pub use key::{Curve, Key, KeyKind, PrivateKey, PublicKey, RSA_BITS_MAX, RSA_BITS_MIN};
 pub use key_uri::KeyUri;
 pub use meter::{Meters, OperationMeter, ShapeMeter, WAITING_SAMPLES_MAX};
-pub use ml_dsa::{MlDsa, no_digest};
+pub use ml_dsa::MlDsa;
 pub use ml_kem::{ML_KEM_SECRET_BYTES, MlKem};
 pub use modelled::Modelled;
 pub use operations::Operations;

@@ -1,10 +1,13 @@
 //! ML-DSA signatures (FIPS 204), over a whole message with an empty context, as CMS has them (RFC 9882).
 
+use std::ffi::CString;
 use std::fmt;
+use std::ptr;
 
+use foreign_types::ForeignType;
 use openssl::error::ErrorStack;
-use openssl::hash::MessageDigest;
 use openssl::pkey::{KeyType, PKey, PKeyRef, Private, Public};
+use openssl::pkey_ctx::PkeyCtx;
 use openssl::sign::{Signer, Verifier};
 
 /// The parameter sets of ML-DSA (FIPS 204, section 4).
@@ -68,7 +71,7 @@ impl MlDsa {
     /// # Errors
     /// The library's.
     pub fn generate(self) -> Result<PKey<Private>, ErrorStack> {
-        generate_from_seed::<SEED_BYTES>(self.key_type())
+        generate(&self.to_string())
     }
 }
 
@@ -79,14 +82,20 @@ impl fmt::Display for MlDsa {
     }
 }
 
-/// Bytes of the seed that a key comes from (FIPS 204, algorithm 1).
-const SEED_BYTES: usize = 32;
-
-/// A key from a new seed of so many bytes.
-pub(crate) fn generate_from_seed<const LEN: usize>(key_type: KeyType) -> Result<PKey<Private>, ErrorStack> {
-    let mut seed = zeroize::Zeroizing::new([0; LEN]);
-    openssl::rand::rand_priv_bytes(&mut *seed)?;
-    PKey::private_key_from_seed(None, key_type, None, &*seed)
+/// A new key of the kind that the library knows by this name, from its own randomness: no seed of it passes through
+/// memory that is not wiped.
+pub(crate) fn generate(name: &str) -> Result<PKey<Private>, ErrorStack> {
+    let name = CString::new(name).map_err(|_| ErrorStack::get())?;
+    // SAFETY: the name ends in a zero byte and lives as long as the call; what it returns is a new context or null.
+    let mut context = unsafe {
+        let context = openssl_sys::EVP_PKEY_CTX_new_from_name(ptr::null_mut(), name.as_ptr(), ptr::null());
+        if context.is_null() {
+            return Err(ErrorStack::get());
+        }
+        PkeyCtx::<()>::from_ptr(context)
+    };
+    context.keygen_init()?;
+    context.keygen()
 }
 
 pub(crate) fn sign(key: &PKeyRef<Private>, message: &[u8]) -> Result<Vec<u8>, ErrorStack> {
@@ -100,12 +109,4 @@ pub(crate) fn verify(key: &PKeyRef<Public>, message: &[u8], signature: &[u8]) ->
         drop(ErrorStack::get());
     }
     Ok(good)
-}
-
-/// What stands for a digest where a key signs a message without one, as ML-DSA does: OpenSSL wants none at all then.
-/// It is for calls that sign, and has no properties that could be asked for.
-pub fn no_digest() -> MessageDigest {
-    // SAFETY: the functions that sign certificates, requests and revocation lists take a null pointer for "no digest"
-    // (X509_sign(3)); the type itself does nothing but hand the pointer on.
-    unsafe { MessageDigest::from_ptr(std::ptr::null()) }
 }

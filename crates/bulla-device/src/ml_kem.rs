@@ -9,12 +9,10 @@ use openssl::pkey::{KeyType, PKey, PKeyRef, Private, Public};
 use openssl::pkey_ctx::PkeyCtx;
 use zeroize::Zeroizing;
 
-use crate::ml_dsa::generate_from_seed;
+use crate::ml_dsa::generate;
 
 /// Bytes of a shared secret, of each parameter set (FIPS 203, section 8).
 pub const ML_KEM_SECRET_BYTES: usize = 32;
-/// Bytes of the seed that a key comes from (FIPS 203, algorithm 16).
-const SEED_BYTES: usize = 64;
 
 /// The parameter sets of ML-KEM (FIPS 203, section 8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,7 +66,7 @@ impl MlKem {
     /// # Errors
     /// The library's.
     pub fn generate(self) -> Result<PKey<Private>, ErrorStack> {
-        generate_from_seed::<SEED_BYTES>(self.key_type())
+        generate(&self.to_string())
     }
 }
 
@@ -82,7 +80,7 @@ impl fmt::Display for MlKem {
 /// A new secret for the owner of the key: the ciphertext, and behind it the secret.
 pub(crate) fn encapsulate(key: &PKeyRef<Public>, set: MlKem) -> Result<Vec<u8>, ErrorStack> {
     let context = PkeyCtx::new(key)?;
-    let mut out = vec![0; set.ciphertext_len() + ML_KEM_SECRET_BYTES];
+    let mut out = Zeroizing::new(vec![0; set.ciphertext_len() + ML_KEM_SECRET_BYTES]);
     let (ciphertext, secret) = out.split_at_mut(set.ciphertext_len());
     let (mut ciphertext_len, mut secret_len) = (ciphertext.len(), secret.len());
     // SAFETY: the context is live and not shared; both buffers are as long as is said beside them, and the library
@@ -98,7 +96,7 @@ pub(crate) fn encapsulate(key: &PKeyRef<Public>, set: MlKem) -> Result<Vec<u8>, 
             ) == 1
     };
     if done && (ciphertext_len, secret_len) == (ciphertext.len(), secret.len()) {
-        Ok(out)
+        Ok(std::mem::take(&mut *out))
     } else {
         Err(ErrorStack::get())
     }

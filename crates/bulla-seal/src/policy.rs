@@ -219,6 +219,9 @@ impl Policy {
             Some(cipher) if self.pqc == Pqc::Required && cipher.key_len() < 32 => {
                 Err(PolicyError::PqcCipher { cipher })
             }
+            Some(_) if self.pqc == Pqc::Required && self.key_transport == KeyTransport::Oaep => {
+                Err(PolicyError::PqcKeyWrap)
+            }
             _ => Ok(()),
         }
     }
@@ -573,6 +576,8 @@ pub enum PolicyError {
     SignBatchWithoutSignature,
     /// SIGNBATCH above 1 with a CBC cipher.
     SignBatchWithCbc,
+    /// PQC(REQUIRED) with KEYWRAP(OAEP), which is RSA's.
+    PqcKeyWrap,
     /// PQC(REQUIRED) with AES-128.
     PqcCipher {
         /// The cipher asked for.
@@ -658,6 +663,9 @@ impl fmt::Display for PolicyError {
                 "SIGNBATCH above 1 is for AES128 and AES256: with a CBC cipher each message needs a signature of its \
                  own",
             ),
+            PolicyError::PqcKeyWrap => {
+                out.write_str("PQC(REQUIRED) has no RSA recipients, which is all that KEYWRAP(OAEP) takes")
+            }
             PolicyError::PqcCipher { cipher } => {
                 write!(out, "PQC(REQUIRED) needs ENCALG(AES256) or ENCALG(AES256CBC), not {cipher}")
             }

@@ -22,7 +22,7 @@ use crate::message::{
 };
 use crate::oid;
 use crate::on_behalf::OnBehalfOf;
-use crate::policy::{ContentCipher, KeyReuse, Policy, Pqc, Quality, SealedAt};
+use crate::policy::{ContentCipher, KeyReuse, KeyTransport, Policy, Pqc, Quality, SealedAt};
 use crate::ring::Ring;
 use crate::signer::Signer;
 use crate::step::Step;
@@ -408,14 +408,22 @@ pub fn recipient_of<'a>(
 ) -> Result<&'a Certificate, SealError> {
     let usage = if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment };
     let of_kind = |fit: &dyn Fn(KeyKind) -> bool| ring.recipient_where(dn, usage, policy.revocation, now, fit);
+    let is_reader = |kind: KeyKind| !matches!(kind, KeyKind::MlDsa(_));
+    // What AES-128 and RSA-OAEP ask for is not ML-KEM's: where it is not required, another key of theirs will do.
+    let fits = policy.key_transport != KeyTransport::Oaep && policy.encrypt.is_none_or(|cipher| cipher.key_len() == 32);
     if policy.pqc != Pqc::None
-        && let Ok(certificate) = of_kind(&KeyKind::is_post_quantum)
+        && (fits || policy.pqc == Pqc::Required)
+        && let Ok(certificate) = of_kind(&|kind| matches!(kind, KeyKind::MlKem(_)))
     {
         return Ok(certificate);
     }
-    of_kind(&|kind| policy.pqc.allows(kind)).map_err(|error| match (&error, policy.pqc) {
+    let first = if fits { None } else { of_kind(&|kind| is_reader(kind) && !kind.is_post_quantum()).ok() };
+    if let Some(certificate) = first.filter(|_| policy.pqc == Pqc::Allowed) {
+        return Ok(certificate);
+    }
+    of_kind(&|kind| policy.pqc.allows(kind) && is_reader(kind)).map_err(|error| match (&error, policy.pqc) {
         // There is one, but of the other kind: say so.
-        (CertificateError::Unknown { .. }, pqc) if of_kind(&|_| true).is_ok() => {
+        (CertificateError::Unknown { .. }, pqc) if of_kind(&is_reader).is_ok() => {
             let why = match pqc {
                 Pqc::Required => "PQC(REQUIRED) needs an ML-KEM key",
                 _ => "PQC(NONE) needs an RSA or EC key; PQC(ALLOWED) takes this one",

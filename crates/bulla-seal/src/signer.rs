@@ -53,7 +53,9 @@ impl Signer {
                     || (own.certificate.key_bits() as usize).div_ceil(8) >= 2 * Digest::hash_len(digest) + 2
             }
             KeyKind::MlDsa(set) => is_strong_enough(digest, set),
-            _ => true,
+            // It signs nothing.
+            KeyKind::MlKem(_) => false,
+            KeyKind::Ec(_) | KeyKind::Other => true,
         };
         let allowed = |own: &Own| policy.pqc.allows(own.certificate.key_kind()) && fits(own);
         // A ring may have keys of several names: where the policy lists one, no reader believes another.

@@ -205,6 +205,44 @@ fn no_weaker_digest_or_cipher_stands_beside_them() {
 }
 
 #[test]
+fn what_does_not_fit_is_told_of_and_where_another_key_does_that_one_is_taken() {
+    let world = World::new();
+    let both = |name: &str, one, other| [world.person(name, one), world.person(name, other)];
+    let [signs, reads] = both("alice", ML_DSA, ML_KEM);
+    let [rsa, kem] = both("bob", RSA, ML_KEM);
+    let ring = world.ring("alice", &[&signs, &reads], &[&rsa, &kem]);
+    let refused = |policy: Policy, ring: &Arc<Ring>| {
+        Sealer::new(Arc::new(policy), Arc::clone(ring), None, now()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(allowed(Some(Digest::Sha256), None, &signs, &[]), &ring),
+        "SIGNALG(SHA256) is weaker than a signature with ML-DSA-65; it takes SHA512"
+    );
+    let other = world.ring("bob", &[&rsa, &kem], &[]);
+    let required = Policy { pqc: Pqc::Required, ..allowed(SHA512, None, &rsa, &[]) };
+    assert_eq!(
+        refused(required, &other),
+        "no key of dn=\"CN=bob,O=Bulla\" signs under PQC(REQUIRED): it takes an ML-DSA key"
+    );
+    // RSA-OAEP and AES-128 are not ML-KEM's, and bob has an RSA key, too.
+    let oaep = Policy { key_transport: KeyTransport::Oaep, ..allowed(SHA512, GCM, &signs, &[&rsa]) };
+    let aes128 = allowed(SHA512, Some(ContentCipher::Aes128Gcm), &signs, &[&rsa]);
+    for policy in [oaep.clone(), aes128] {
+        let policy = Arc::new(policy);
+        let der = seal(&policy, &ring);
+        assert!(inspect(&der).unwrap().recipients[0].algorithm.starts_with("RSA-OAEP"), "{policy:?}");
+        open(&policy, &other, der).unwrap();
+    }
+    assert_eq!(Policy { pqc: Pqc::Required, ..oaep }.check(), Err(PolicyError::PqcKeyWrap));
+    // Who has a key to sign alone is not written to.
+    let signer = world.person("carl", ML_DSA);
+    let old = world.person("carl", RSA);
+    let sender = world.ring("dora", &[&world.person("dora", ML_DSA)], &[&signer, &old]);
+    let required = Policy { pqc: Pqc::Required, ..allowed(None, GCM, &signer, &[&signer]) };
+    assert_eq!(refused(required, &sender), "recipient dn=\"CN=carl,O=Bulla\": PQC(REQUIRED) needs an ML-KEM key");
+}
+
+#[test]
 fn no_flipped_byte_opens() {
     let world = World::new();
     let (alice, bob) = (world.person("alice", KeySpec::MlDsa(MlDsa::MlDsa44)), world.person("bob", ML_KEM));

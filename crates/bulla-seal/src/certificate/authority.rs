@@ -541,7 +541,7 @@ impl Authority {
             builder.append_extension(authority_key_id(&self.certificate)?)?;
             builder.append_extension(crl_number(number)?)?;
             builder.sort()?;
-            builder.sign(key, message_digest(kind))?;
+            bulla_device::x509::sign_list(&mut builder, key, message_digest(kind))?;
             Ok(builder.build()?.to_der()?)
         };
         let list = X509Crl::from_der(&self.key.signed(kind, draft)?).map_err(CreateError::from)?;

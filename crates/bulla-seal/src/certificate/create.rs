@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use bulla_device::{DeviceError, PublicKey, Work};
+use bulla_device::{DeviceError, PublicKey, Work, x509};
 use openssl::asn1::Asn1Integer;
 use openssl::bn::{BigNum, MsbOption};
 use openssl::error::ErrorStack;
@@ -211,7 +211,7 @@ pub(crate) fn certificate<T: HasPublic>(
     let signing_kind = signer.certificate.map_or(kind, Certificate::key_kind);
     let draft = |key: &PKeyRef<Private>| {
         let mut builder = unsigned_certificate(profile, public_key, kind, signer.certificate, now)?;
-        builder.sign(key, message_digest(signing_kind))?;
+        x509::sign_certificate(&mut builder, key, message_digest(signing_kind))?;
         Ok(builder.build().to_der()?)
     };
     let certificate = X509::from_der(&signer.key.signed(signing_kind, draft)?)?;
@@ -342,7 +342,7 @@ fn signed_request<T: HasPublic>(
         extensions.push(extension)?;
     }
     builder.add_extensions(&extensions)?;
-    builder.sign(key, message_digest(kind))?;
+    x509::sign_request(&mut builder, key, message_digest(kind))?;
     Ok(builder.build())
 }
 

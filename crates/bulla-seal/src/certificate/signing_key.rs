@@ -53,9 +53,9 @@ impl SigningKey {
         let Place::Elsewhere { sign, .. } = &self.0 else { return Ok(()) };
         let kind = certificate.key_kind();
         let signature = sign(signature_work(kind, signing_digest(kind), TRIAL))?;
-        let mut verifier = match kind {
-            KeyKind::MlDsa(_) => openssl::sign::Verifier::new_without_digest(certificate.public_key())?,
-            _ => openssl::sign::Verifier::new(message_digest(kind), certificate.public_key())?,
+        let mut verifier = match message_digest(kind) {
+            None => openssl::sign::Verifier::new_without_digest(certificate.public_key())?,
+            Some(digest) => openssl::sign::Verifier::new(digest, certificate.public_key())?,
         };
         match verifier.verify_oneshot(&signature, TRIAL) {
             Ok(true) => Ok(()),
@@ -150,10 +150,10 @@ pub(crate) fn signing_digest(kind: KeyKind) -> Digest {
 }
 
 /// What OpenSSL is to hash with before this kind of key signs; none where the key signs all of it, as ML-DSA does.
-pub(crate) fn message_digest(kind: KeyKind) -> MessageDigest {
+pub(crate) fn message_digest(kind: KeyKind) -> Option<MessageDigest> {
     match kind {
-        KeyKind::MlDsa(_) => bulla_device::no_digest(),
-        _ => signing_digest(kind).message_digest(),
+        KeyKind::MlDsa(_) => None,
+        _ => Some(signing_digest(kind).message_digest()),
     }
 }
 

@@ -126,6 +126,8 @@ impl RecipientKinds {
     }
 }
 
+/// Bytes of user keying material that a recipient info may have.
+const UKM_BYTES_MAX: usize = 1 << 10;
 /// Bytes of the key that wraps the content key for a recipient with an ML-KEM key.
 pub(crate) const KEM_WRAPPING_KEY_BYTES: usize = 32;
 
@@ -450,6 +452,9 @@ fn read_ukm<'a>(fields: &mut Reader<'a>, tag: u8) -> Result<Option<&'a [u8]>, Ma
     let mut explicit = Reader::new(explicit);
     let ukm = explicit.value(OCTET_STRING, WHAT)?;
     explicit.end(WHAT)?;
+    if ukm.len() > UKM_BYTES_MAX {
+        return Err(Malformed("more than 1 KiB of user keying material"));
+    }
     Ok(Some(ukm))
 }
 

@@ -5,7 +5,7 @@ use crate::catalog::diagnosis::{Check, Condition, MESSAGES, POLICY, PROBE, RECIP
 use crate::catalog::findings::{Fate, Findings, NameFinding, UserFinding, Why};
 use crate::catalog::status::Stranded;
 use crate::manager::Manager;
-use bulla_seal::policy::{ContentCipher, Pqc, SignatureDigest, SignatureScheme};
+use bulla_seal::policy::{ContentCipher, Pqc, SignatureDigest};
 use bulla_seal::ring::Ring;
 use bulla_seal::{Dn, OpenError, Policy};
 use std::sync::Arc;
@@ -178,7 +178,7 @@ fn not_sealed(doctor: &Doctor<'_>, view: &View<'_>, user: &str, why: &Why) -> (&
         |user: &str| ring_of(manager, user).and_then(|ring| Some(ring.own().first()?.certificate.dn().to_string()));
     match (why.cause.as_str(), recipient) {
         // PQC asks for a key of another kind: a new one where it is post-quantum, else what the policy says is changed.
-        ("recipient-key", Some(name)) if policy.pqc == Pqc::Required => {
+        ("recipient-key", Some(name)) if policy.pqc == Pqc::Required && why.details.contains("PQC(REQUIRED)") => {
             let mend = match owner(manager, &name.dn) {
                 Some(owner) => {
                     let key = mend::new_key(&manager.data, &owner, &name.dn);
@@ -216,9 +216,10 @@ fn not_sealed(doctor: &Doctor<'_>, view: &View<'_>, user: &str, why: &Why) -> (&
         },
         ("signature-does-not-fit", _) => {
             // RSA-PSS is too long for the key, or the digest weaker than ML-DSA.
-            let fitting = match policy.signature_scheme {
-                SignatureScheme::Pss => Policy { signature_scheme: Default::default(), ..(**policy).clone() },
-                SignatureScheme::Pkcs1 => Policy { sign: Some(SignatureDigest::Sha512), ..(**policy).clone() },
+            let fitting = if why.details.contains("ML-DSA") {
+                Policy { sign: Some(SignatureDigest::Sha512), ..(**policy).clone() }
+            } else {
+                Policy { signature_scheme: Default::default(), ..(**policy).clone() }
             };
             (&SIGNER, anew(fitting))
         }

@@ -156,6 +156,13 @@ impl<'a> Keys<'a> {
             Some(kind) => kind,
             None => same_kind(&own.certificate)?,
         };
+        if !replaces(own.certificate.key_kind(), kind.kind()) {
+            let why = format!(
+                "a key of kind {kind} does not take the place of one of type {}; `bulla cert create` makes one beside it",
+                own.certificate.key_kind()
+            );
+            return Err(RotationError::Unfit { why });
+        }
         let mut rotation = Rotation {
             user: user.to_owned(),
             old,
@@ -677,6 +684,15 @@ fn waits(now: SystemTime, until: SystemTime) -> Duration {
 fn same_kind(certificate: &Certificate) -> Result<KeySpec, RotationError> {
     let kind = KeySpec::like(certificate.key_kind(), certificate.key_bits());
     kind.ok_or_else(|| RotationError::Unfit { why: "--key must say of what kind it is".to_owned() })
+}
+
+/// Whether a key of one kind may take the place of one of another: post-quantum ones sign or encrypt, not both, and
+/// policies choose between those and others.
+fn replaces(old: KeyKind, new: KeyKind) -> bool {
+    match (old, new) {
+        (KeyKind::MlDsa(_), KeyKind::MlDsa(_)) | (KeyKind::MlKem(_), KeyKind::MlKem(_)) => true,
+        _ => !old.is_post_quantum() && !new.is_post_quantum(),
+    }
 }
 
 /// What the new key may do: what the old one may, as its kind can.
