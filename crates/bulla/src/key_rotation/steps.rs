@@ -158,7 +158,8 @@ impl<'a> Keys<'a> {
         };
         if !replaces(own.certificate.key_kind(), kind.kind()) {
             let why = format!(
-                "a key of kind {kind} does not take the place of one of type {}; `bulla cert create` makes one beside it",
+                "a key of kind {kind} does not take the place of one of type {}; `bulla cert create` makes one beside \
+                 it",
                 own.certificate.key_kind()
             );
             return Err(RotationError::Unfit { why });
