@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the `openssl` program of the OpenSSL that Bulla is linked with, from the source that cargo has for this build.
-# Distributions are years behind it: theirs know neither ML-DSA nor ML-KEM, nor the attributes of a confidential message.
+# Distributions are years behind it: theirs know neither ML-DSA nor ML-KEM, nor the attributes of a confidential
+# message.
 #
 #   tests/openssl-4.sh PROGRAM     PROGRAM is the file to make, .cache/openssl-4/openssl usually
 set -euo pipefail
@@ -40,7 +41,8 @@ broken() {
 }
 # What messages and certificates don't use is left out, and -O0 compiles in two thirds of the time.
 without="shared module tests docs legacy comp quic dtls ssl-trace srp ech cmp ts ct
-    aria argon2 bf blake2 camellia cast ec2m idea lms md4 mdc2 ocb rc2 rc4 rmd160 scrypt seed siv slh-dsa sm2 sm4 whirlpool"
+    aria argon2 bf blake2 camellia cast ec2m idea lms md4 mdc2 ocb rc2 rc4 rmd160 scrypt seed siv slh-dsa sm2 sm4
+    whirlpool"
 (cd "$build" && perl "$source/Configure" $(printf 'no-%s ' $without) -O0) >"$log" 2>&1 || broken "Configure failed"
 make_in_build -j"$(nproc)" build_generated || broken "make build_generated failed"
 make_in_build -j"$(nproc)" apps/openssl || broken "make apps/openssl failed"

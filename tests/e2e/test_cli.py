@@ -495,8 +495,8 @@ def test_a_revoked_certificate_shows_as_revoked_and_seals_no_more(qm):
         openssl("verify", "-crl_check", "-CAfile", qm.data / "authorities/demo/ca.pem", "-CRLfile", crl, own)
     qm.mqsc("DEFINE QLOCAL(LEAVING) REPLACE; SET POLICY(LEAVING) SIGNALG(SHA256)")
     # The list is seen within a second: something may have looked at the ring just before.
-    refused = lambda: b"cause=certificate-revoked" in qm.run("put", "LEAVING", *qm.cli("leaving"), stdin=b"x", code=None).stderr
-    wait_until(refused, "a put with the revoked certificate is refused")
+    put = lambda: qm.run("put", "LEAVING", *qm.cli("leaving"), stdin=b"x", code=None).stderr
+    wait_until(lambda: b"cause=certificate-revoked" in put(), "a put with the revoked certificate is refused")
 
 
 def test_a_usage_that_does_not_fit_the_key_is_refused(qm):

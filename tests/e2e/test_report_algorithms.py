@@ -1,4 +1,4 @@
-"""`bulla report algorithms`: who still uses what, and what of it is due by when. Nothing is opened or changed by asking."""
+"""`bulla report algorithms`: who still uses what, and what of it is due by when. Asking opens and changes nothing."""
 
 import json
 import os

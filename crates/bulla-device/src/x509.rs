@@ -9,8 +9,8 @@ use openssl::x509::{X509Builder, X509CrlBuilder, X509ReqBuilder};
 /// A digest, or a null pointer.
 ///
 /// # Safety
-/// Without a digest nothing may be asked of it: it is for `X509_sign`, `X509_REQ_sign` and `X509_CRL_sign`, which take a
-/// null pointer for none (X509_sign(3)).
+/// Without a digest nothing may be asked of it: it is for `X509_sign`, `X509_REQ_sign` and `X509_CRL_sign`, which take
+/// a null pointer for none (X509_sign(3)).
 unsafe fn or_null(digest: Option<MessageDigest>) -> MessageDigest {
     // SAFETY: the caller hands it to those functions alone, which look whether it is null.
     digest.unwrap_or_else(|| unsafe { MessageDigest::from_ptr(std::ptr::null()) })

@@ -138,8 +138,8 @@ pub trait Administered {
         Ok(Vec::new())
     }
 
-    /// What the messages that lie on queues are sealed with, where the queue's name is wanted, of each queue the first so
-    /// many. None where the target has no messages.
+    /// What the messages that lie on queues are sealed with, where the queue's name is wanted, of each queue the first
+    /// so many. None where the target has no messages.
     ///
     /// # Errors
     /// The journal can't be read.

@@ -1,5 +1,5 @@
-//! What messages are sealed with is read without opening them, of every kind of keys, alone and in a batch; and a damaged
-//! message ends in an error value.
+//! What messages are sealed with is read without opening them, of every kind of keys, alone and in a batch; and a
+//! damaged message ends in an error value.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -64,7 +64,8 @@ import org.bouncycastle.operator.OutputEncryptor;
 import org.bouncycastle.util.Store;
 
 /**
- * Opens and makes CMS messages, many at once because a Java machine takes its time to start. Arguments, as often as wanted:
+ * Opens and makes CMS messages, many at once because a Java machine takes its time to start. Arguments, as often as
+ * wanted:
  *
  * <pre>
  * open    MESSAGE CA.pem RECIPIENT.pem RECIPIENT.key OUT   the payload
@@ -90,7 +91,8 @@ public class Cms {
             String out = arguments[at + 5];
             try {
                 byte[] in = Files.readAllBytes(Path.of(arguments[at + 1]));
-                Files.write(Path.of(out), done(arguments[at], in, arguments[at + 2], arguments[at + 3], arguments[at + 4]));
+                byte[] made = done(arguments[at], in, arguments[at + 2], arguments[at + 3], arguments[at + 4]);
+                Files.write(Path.of(out), made);
             } catch (Exception cause) {
                 System.err.println(out + ": " + cause);
                 failed = true;
@@ -115,13 +117,16 @@ public class Cms {
         }
         boolean authenticated = !type.equals(ENVELOPED);
         RecipientInformationStore recipients =
-            authenticated ? new CMSAuthEnvelopedData(der).getRecipientInfos() : new CMSEnvelopedData(der).getRecipientInfos();
+            authenticated
+                ? new CMSAuthEnvelopedData(der).getRecipientInfos()
+                : new CMSEnvelopedData(der).getRecipientInfos();
         byte[] content = decrypt(recipients, certificate(certificate), key(key), authenticated);
         boolean signed = content.length > 0 && content[0] == 0x30; // a payload of the tests is no SEQUENCE
         return signed ? prove(content, authority) : content;
     }
 
-    static byte[] decrypt(RecipientInformationStore store, X509CertificateHolder own, PrivateKey key, boolean authenticated)
+    static byte[] decrypt(
+        RecipientInformationStore store, X509CertificateHolder own, PrivateKey key, boolean authenticated)
         throws Exception {
         for (RecipientInformation recipient : store.getRecipients()) {
             if (!recipient.getRID().match(own)) {
@@ -146,14 +151,15 @@ public class Cms {
         throw new IllegalArgumentException("not a recipient");
     }
 
-    /** What the library has for the other kinds of recipients: authenticated attributes count when the tag is checked. */
+    /** What the library has for the other kinds of recipients: authenticated attributes count in the tag. */
     static class KemAuthEnvelopedRecipient extends JceKEMRecipient {
         KemAuthEnvelopedRecipient(PrivateKey key) {
             super(key);
         }
 
         @Override
-        public RecipientOperator getRecipientOperator(AlgorithmIdentifier kem, AlgorithmIdentifier content, byte[] wrapped)
+        public RecipientOperator getRecipientOperator(
+            AlgorithmIdentifier kem, AlgorithmIdentifier content, byte[] wrapped)
             throws CMSException {
             Key secret = extractSecretKey(kem, content, wrapped);
             Cipher cipher = contentHelper.createContentCipher(secret, content);
@@ -216,7 +222,8 @@ public class Cms {
         return (byte[]) signed.getSignedContent().getContent();
     }
 
-    static byte[] sign(byte[] payload, X509CertificateHolder signer, PrivateKey key, String algorithm) throws Exception {
+    static byte[] sign(byte[] payload, X509CertificateHolder signer, PrivateKey key, String algorithm)
+        throws Exception {
         CMSSignedDataGenerator generator = new CMSSignedDataGenerator();
         generator.setDefiniteLengthEncoding(true);
         JcaSimpleSignerInfoGeneratorBuilder builder = new JcaSimpleSignerInfoGeneratorBuilder().setProvider("BC");
@@ -234,7 +241,8 @@ public class Cms {
     static byte[] encrypt(byte[] payload, X509CertificateHolder holder, String name) throws Exception {
         X509Certificate certificate = new JcaX509CertificateConverter().setProvider("BC").getCertificate(holder);
         boolean aes256 = name.startsWith("AES256");
-        ASN1ObjectIdentifier wrap = aes256 ? NISTObjectIdentifiers.id_aes256_wrap : NISTObjectIdentifiers.id_aes128_wrap;
+        ASN1ObjectIdentifier wrap =
+            aes256 ? NISTObjectIdentifiers.id_aes256_wrap : NISTObjectIdentifiers.id_aes128_wrap;
         RecipientInfoGenerator recipient = recipient(certificate, wrap);
         if (name.endsWith("CBC")) {
             CMSEnvelopedDataGenerator generator = new CMSEnvelopedDataGenerator();
@@ -244,7 +252,8 @@ public class Cms {
         }
         CMSAuthEnvelopedDataGenerator generator = new CMSAuthEnvelopedDataGenerator();
         generator.addRecipientInfoGenerator(recipient);
-        OutputAEADEncryptor by = (OutputAEADEncryptor) encryptor(aes256 ? CMSAlgorithm.AES256_GCM : CMSAlgorithm.AES128_GCM);
+        ASN1ObjectIdentifier cipher = aes256 ? CMSAlgorithm.AES256_GCM : CMSAlgorithm.AES128_GCM;
+        OutputAEADEncryptor by = (OutputAEADEncryptor) encryptor(cipher);
         return generator.generate(new CMSProcessableByteArray(payload), by).toASN1Structure().getEncoded("DER");
     }
 

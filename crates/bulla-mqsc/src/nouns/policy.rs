@@ -35,8 +35,8 @@ pub(super) static POLICY: ObjectNoun<Arc<Policy>> =
 static SHOWN: &[Field<Arc<Policy>>] = &[Field::shown(
     "QUALITY",
     "What it comes to: NONE, INTEGRITY, PRIVACY or CONFIDENTIALITY. UNBOUND is added where a cipher alone proves \
-     nothing, POST-QUANTUM under PQC(REQUIRED), and AS WEAKEST RECIPIENT under PQC(ALLOWED) with ENCALG: each recipient \
-     opens alone, so one RSA or EC key is enough. CHECK POLICY names one.",
+     nothing, POST-QUANTUM under PQC(REQUIRED), and AS WEAKEST RECIPIENT under PQC(ALLOWED) with ENCALG: each \
+     recipient opens alone, so one RSA or EC key is enough. CHECK POLICY names one.",
     |of| Cell::Text(quality(of)),
 )];
 

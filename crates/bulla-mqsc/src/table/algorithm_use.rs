@@ -15,10 +15,10 @@ static MSGS: Attribute = shown(Key::Own("MSGS"), "MSGS", "Messages that are prot
 static PROTECTED: Attribute = shown(
     Key::Own("PROTECTED"),
     "PROTECTED",
-    "How they are protected, as far as it shows. CLEAR: not. INTEGRITY: signed. CONFIDENTIALITY: encrypted, by its own word \
-     not signed. ENCRYPTED: encrypted, and whether a signature is inside does not show; so are messages of privacy. OTHER: \
-     in more ways than are told apart. DEFECTIVE: they claim a seal and are damaged. UNREADABLE: the journal can't read \
-     them. NOTLOOKED: not looked at.",
+    "How they are protected, as far as it shows. CLEAR: not. INTEGRITY: signed. CONFIDENTIALITY: encrypted, by its own \
+     word not signed. ENCRYPTED: encrypted, and whether a signature is inside does not show; so are messages of \
+     privacy. OTHER: in more ways than are told apart. DEFECTIVE: they claim a seal and are damaged. UNREADABLE: the \
+     journal can't read them. NOTLOOKED: not looked at.",
 );
 static SIGNKEYS: Attribute = shown(
     Key::Own("SIGNKEYS"),

@@ -376,9 +376,9 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "ALGUSE",
         name: NameUse::Generic,
         object: "queue",
-        summary: "Show what the messages of queues are sealed with, one line for each queue and way: kinds of keys that \
-         signed and that open, digest, cipher. No message is opened, and no key is used. Queues without messages are not \
-         shown. `bulla report algorithms` says which of it is due by when.",
+        summary: "Show what the messages of queues are sealed with, one line for each queue and way: kinds of keys \
+         that signed and that open, digest, cipher. No message is opened, and no key is used. Queues without messages \
+         are not shown. `bulla report algorithms` says which of it is due by when.",
         options: algorithm_use::OPTIONS,
         attributes: algorithm_use::STATUS,
         examples: &[

@@ -532,7 +532,8 @@ impl fmt::Display for CreateError {
             CreateError::CannotAsk { kind } => {
                 write!(
                     f,
-                    "a key of type {kind} signs nothing, so no request either: the authority must create the certificate"
+                    "a key of type {kind} signs nothing, so no request either: the authority must create its \
+                     certificate"
                 )
             }
             CreateError::Time => f.write_str("the clock shows a date that no certificate can hold"),

@@ -1,5 +1,6 @@
 //! The report as text for people, and as JSON.
 
+use super::certificates::NotRead;
 use super::dates::{Due, MILESTONES, Milestone, Rules, Source};
 use super::{CertificateRow, ChannelRow, MessagesRow, Named, PolicyRow, Report, UNPROTECTED_SHOWN_MAX, counted};
 use crate::catalog::tls_group;
@@ -21,7 +22,7 @@ impl Report {
             "messages": self.messages.iter().map(MessagesRow::to_json).collect::<Vec<_>>(),
             "certificates": self.certificates.iter().map(CertificateRow::to_json).collect::<Vec<_>>(),
             "channels": self.channels.iter().map(ChannelRow::to_json).collect::<Vec<_>>(),
-            "not_read": self.not_read.iter().map(|gap| json!({ "place": gap.place, "why": gap.why })).collect::<Vec<_>>(),
+            "not_read": self.not_read.iter().map(gap).collect::<Vec<_>>(),
             "dates": MILESTONES.iter().map(milestone).collect::<Vec<_>>(),
         })
     }
@@ -206,6 +207,10 @@ fn dues(dues: &[Due]) -> Vec<Value> {
     dues.iter().map(due).collect()
 }
 
+fn gap(gap: &NotRead) -> Value {
+    json!({ "place": gap.place, "why": gap.why })
+}
+
 fn milestone(milestone: &Milestone) -> Value {
     let Milestone { rules, date, status, says, source, section, of } = milestone;
     let Source { title, address, .. } = source;
@@ -231,7 +236,8 @@ fn dates(page: &mut String) {
     });
     table(page, "dates", &[], rows);
     page.push_str(
-        "\nCNSA 2.0 is for national security systems of the United States. NIST IR 8547 is a draft: its dates may move.\n",
+        "\nCNSA 2.0 is for national security systems of the United States. NIST IR 8547 is a draft: its dates may \
+         move.\n",
     );
 }
 
