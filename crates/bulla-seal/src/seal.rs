@@ -408,22 +408,20 @@ pub fn recipient_of<'a>(
 ) -> Result<&'a Certificate, SealError> {
     let usage = if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment };
     let of_kind = |fit: &dyn Fn(KeyKind) -> bool| ring.recipient_where(dn, usage, policy.revocation, now, fit);
-    let is_reader = |kind: KeyKind| !matches!(kind, KeyKind::MlDsa(_));
-    // What AES-128 and RSA-OAEP ask for is not ML-KEM's: where it is not required, another key of theirs will do.
+    let is_ml_kem = |kind| matches!(kind, KeyKind::MlKem(_));
+    let is_classical = |kind: KeyKind| !kind.is_post_quantum();
+    let is_either = |kind| is_ml_kem(kind) || is_classical(kind);
+    // ML-KEM goes with neither AES-128 nor RSA-OAEP: under ALLOWED another key will do.
     let fits = policy.key_transport != KeyTransport::Oaep && policy.encrypt.is_none_or(|cipher| cipher.key_len() == 32);
-    if policy.pqc != Pqc::None
-        && (fits || policy.pqc == Pqc::Required)
-        && let Ok(certificate) = of_kind(&|kind| matches!(kind, KeyKind::MlKem(_)))
-    {
-        return Ok(certificate);
-    }
-    let first = if fits { None } else { of_kind(&|kind| is_reader(kind) && !kind.is_post_quantum()).ok() };
-    if let Some(certificate) = first.filter(|_| policy.pqc == Pqc::Allowed) {
-        return Ok(certificate);
-    }
-    of_kind(&|kind| policy.pqc.allows(kind) && is_reader(kind)).map_err(|error| match (&error, policy.pqc) {
+    let found = match policy.pqc {
+        Pqc::None => of_kind(&is_classical),
+        Pqc::Required => of_kind(&is_ml_kem),
+        Pqc::Allowed if fits => of_kind(&is_ml_kem).or_else(|_| of_kind(&is_either)),
+        Pqc::Allowed => of_kind(&is_classical).or_else(|_| of_kind(&is_either)),
+    };
+    found.map_err(|error| match (&error, policy.pqc) {
         // There is one, but of the other kind: say so.
-        (CertificateError::Unknown { .. }, pqc) if of_kind(&is_reader).is_ok() => {
+        (CertificateError::Unknown { .. }, pqc) if of_kind(&is_either).is_ok() => {
             let why = match pqc {
                 Pqc::Required => "PQC(REQUIRED) needs an ML-KEM key",
                 _ => "PQC(NONE) needs an RSA or EC key; PQC(ALLOWED) takes this one",
