@@ -65,7 +65,8 @@ NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
 .PHONY: run islands shared shared-rates forwarding-cost takeover group-faults group-claims group-machines build \
     test simulate past-defects interop check sbom bench timing measure hostile hostile-rights rotation-kills \
-    shared-faults key-rates lanes fuzz clients nats-server spire step-ca packages test-packages prerequisites test-prerequisites
+    shared-faults key-rates lanes fuzz clients nats-server spire step-ca packages test-packages \
+    prerequisites test-prerequisites
 .DELETE_ON_ERROR:
 
 run: build

@@ -359,7 +359,8 @@ def test_recipients_of_every_kind_open_one_message(qm, site, tmp_path, tool):
     queue = f"MIXED.{list(TOOLS).index(tool)}"
     qm.mqsc(f"""
         DEFINE QLOCAL({queue}); DEFINE QALIAS({queue}.RAW) TARGET({queue})
-        SET POLICY({queue}) SIGNALG(SHA384) SIGNER('{site.signers["ml-dsa-65"].dn}') ENCALG({GCM}) RECIP({names}) PQC(ALLOWED)
+        SET POLICY({queue}) SIGNALG(SHA384) SIGNER('{site.signers["ml-dsa-65"].dn}') +
+            ENCALG({GCM}) RECIP({names}) PQC(ALLOWED)
     """)
     site.client(site.signers["ml-dsa-65"]).put(queue, message(PAYLOAD))
     [raw] = site.client().get_all(f"{queue}.RAW", browse=True)
@@ -380,7 +381,8 @@ def test_a_site_of_our_own_commands_has_keys_that_others_read(qm, site, tmp_path
         qm.add_user(user)
     qm.mqsc("""
         DEFINE QLOCAL(NEW); DEFINE QALIAS(NEW.RAW) TARGET(NEW)
-        SET POLICY(NEW) SIGNALG(SHA384) SIGNER('CN=author,O=Demo') ENCALG(AES256) RECIP('CN=addressee,O=Demo') PQC(REQUIRED)
+        SET POLICY(NEW) SIGNALG(SHA384) SIGNER('CN=author,O=Demo') +
+            ENCALG(AES256) RECIP('CN=addressee,O=Demo') PQC(REQUIRED)
     """)
     # The author's ring may have been read when it had no addressee yet.
     people.seen()

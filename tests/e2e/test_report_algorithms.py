@@ -143,7 +143,8 @@ def test_certificates_say_their_keys_their_issuers_signature_and_where_they_lie(
 
 
 def test_a_script_hears_by_the_exit_code_what_is_due(qm):
-    for year, rules, code in ((2029, "nist", 0), (2030, "nist", 9), (2030, "cnsa", 0), (2031, "cnsa", 9), (2035, None, 9)):
+    due = ((2029, "nist", 0), (2030, "nist", 9), (2030, "cnsa", 0), (2031, "cnsa", 9), (2035, None, 9))
+    for year, rules, code in due:
         by_rules = ["--by", rules] if rules else []
         done = qm.run("report", "algorithms", "--data", qm.data, "--due", year, *by_rules, code=code)
         assert (b"due by" in done.stderr) == (code != 0)
@@ -192,7 +193,8 @@ def test_damaged_messages_and_names_that_steer_a_terminal_do_no_harm(qm, tmp_pat
     }
     assert sum(gap["place"] == "queue HOSTILE" for gap in shown["not_read"]) == 2
     loud = tmp_path / "loud.pem"
-    openssl("req", "-x509", "-newkey", "rsa:1024", "-nodes", "-keyout", tmp_path / "loud.key", "-subj", f"/CN={LOUD}", "-out", loud)
+    made = ("-keyout", tmp_path / "loud.key", "-out", loud)
+    openssl("req", "-x509", "-newkey", "rsa:1024", "-nodes", "-subj", f"/CN={LOUD}", *made)
     identity = Identity("loud", loud, tmp_path / "loud.key")
     ring = Ring(qm.data, "orders").people(identity)
     text = page(qm)

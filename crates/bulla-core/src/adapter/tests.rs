@@ -779,7 +779,7 @@ fn a_batch_is_as_full_as_the_policy_lets_it_be() {
     assert_eq!(places, [Some((0, 256)), Some((255, 256))]);
 }
 
-/// Whoever waits for the first signature does not wait for those behind it, too.
+/// A message of the first batch does not wait for the signatures of those behind it.
 #[test]
 fn a_batch_is_told_of_before_the_next_one_is_signed() {
     let user = Signing::with(KeySpec::Rsa(4096), 4);

@@ -317,8 +317,8 @@ impl Event {
                 crate::alarm!(
                     group,
                     missing,
-                    "shared group {group}: while this queue manager owns it, nothing is sealed or opened with {missing} \
-                     key rings that it lacks: {listed}"
+                    "shared group {group}: while this queue manager owns it, nothing is sealed or opened with \
+                     {missing} key rings that it lacks: {listed}"
                 );
             }
             Event::RingsFound { group, users, missing } => {

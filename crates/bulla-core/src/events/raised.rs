@@ -5,7 +5,8 @@ use crate::manager::{Manager, State};
 use crate::refused_tokens::RefusedTokens;
 
 impl Manager {
-    /// Raises events that a task of the queue manager found, and wakes the dispatchers, whose clients may wait for them.
+    /// Raises events that a task of the queue manager found, and wakes the dispatchers: their clients may wait for
+    /// them.
     pub fn raise(&self, events: &[Event], wall_ms: u64) {
         if events.is_empty() {
             return;

@@ -318,8 +318,8 @@ static RINGS_MISSING: Attribute = shown(
     Key::Own("RINGSMISSING"),
     "RINGSMISSING",
     "How many users' key rings this member lacks, or can't use, of those that the owner uses for the group's queues, \
-     or the owner before used. While this member is the owner, what needs them is refused with 2063. GROUP.RINGS.MISSING \
-     is the event.",
+     or the owner before used. While this member is the owner, what needs them is refused with 2063. \
+     GROUP.RINGS.MISSING is the event.",
 );
 static RINGS_WHY: Attribute = shown(
     Key::Own("RINGSWHY"),

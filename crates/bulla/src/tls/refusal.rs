@@ -183,8 +183,8 @@ impl fmt::Display for TlsRefusal {
                 write!(f, "cipher mismatch: {agreed} was agreed on, wanted is {wanted}")
             }
             Self::GroupMismatch { wanted: None, .. } => {
-                let said = "group mismatch: the two ends have no group in common; SSLGROUPS of channel and queue manager \
-                            say which there are";
+                let said = "group mismatch: the two ends have no group in common; SSLGROUPS of channel and queue \
+                            manager say which there are";
                 f.write_str(said)
             }
             Self::GroupMismatch { agreed, wanted: Some(wanted) } => {
