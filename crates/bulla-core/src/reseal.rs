@@ -149,10 +149,11 @@ impl Reseal {
         question: &ResealQuestion,
         now: Instant,
     ) -> Result<Self, AdminError> {
-        let unknown = |name: &String| AdminError::Unknown { name: name.clone() };
+        let unknown = |name: &str| AdminError::Unknown { name: name.to_owned() };
         let queue = state.store.queue(&question.queue).ok_or_else(|| unknown(&question.queue))?;
         let policy = |name: &String| state.definitions.policies.get(name).cloned().ok_or_else(|| unknown(name));
-        let in_force = policy(&question.queue)?;
+        let no_policy = || unknown(&format!("policy {}", question.queue));
+        let in_force = state.policy_on(&question.queue).ok_or_else(no_policy)?;
         if in_force.quality() == Quality::None {
             return Err(refused(format!("policy {} protects nothing: there is nothing to seal", question.queue)));
         }
@@ -422,9 +423,10 @@ impl Reseal {
     /// # Errors
     /// A policy was changed meanwhile; nothing is changed.
     pub fn put_back(&mut self, state: &mut State, anew: Vec<Anew>) -> Result<(), AdminError> {
-        let is_kept = |name: &String, policy: &Arc<Policy>| state.definitions.policies.get(name) == Some(policy);
+        let is_in_force = state.policy_on(&self.question.queue).as_ref() == Some(&self.policy);
         let former = self.question.former.as_ref();
-        if !is_kept(&self.question.queue, &self.policy) || former.is_some_and(|name| !is_kept(name, &self.opens_by)) {
+        let is_kept = |name: &String| state.definitions.policies.get(name) == Some(&self.opens_by);
+        if !is_in_force || !former.is_none_or(is_kept) {
             return Err(changed(&self.question));
         }
         for Anew { found, names, message } in anew {

@@ -7,6 +7,7 @@ use super::table::Key;
 use crate::nouns::queues::local;
 use bulla_catalog::Usage;
 use bulla_catalog::system_queues::ERROR_QUEUE;
+use bulla_catalog::topic_names::MANAGED_PREFIX;
 use std::collections::BTreeMap;
 
 /// Messages that one command seals anew, at most: a part of a second, after which others have their turn.
@@ -86,7 +87,8 @@ pub(super) fn reseal(statement: &Statement, target: &mut dyn Administered) -> Re
     if found.usage == Usage::Transmission || queue == ERROR_QUEUE || Some(queue.as_str()) == dead_letters {
         return Err(invalid(format_args!("what lies on {queue} is sealed for other queues"), None));
     }
-    if !definitions.policies.contains_key(queue) {
+    // A queue that was made for a subscription has the policy of its model, which the queue manager knows.
+    if !definitions.policies.contains_key(queue) && !queue.starts_with(MANAGED_PREFIX) {
         return Err(unknown("policy", queue));
     }
     let needs = text(Key::Own("NEEDS"));

@@ -68,6 +68,11 @@ impl State {
         })
     }
 
+    /// The policy under which messages on a local queue are sealed; none where it has none.
+    pub fn policy_on(&self, queue: &str) -> Option<Arc<Policy>> {
+        self.definitions.policies.get(queue).cloned().or_else(|| self.policy_of_managed(queue))
+    }
+
     /// The policy of a queue that was made for a subscription: that of the model's name.
     pub fn policy_of_managed(&self, queue: &str) -> Option<Arc<Policy>> {
         if !queue.starts_with(MANAGED_PREFIX) {

@@ -14,6 +14,7 @@ use crate::wall_clock::wall_ms;
 use bulla_amqp::{Payload, Symbol, Value};
 use bulla_device::{CpuDevice, SystemRandom};
 use bulla_seal::certificate::Passphrase;
+use bulla_seal::policy::Pqc;
 use bulla_seal::ring::Ring;
 use bulla_seal::{Opener, Outcome, Policy, Sealer, drive};
 use clap::Args;
@@ -166,6 +167,11 @@ fn settle(queue: &str, own: Option<Policy>, served: Option<Policy>, asked: bool)
             served.quality(),
             own.quality()
         );
+        return Err(CliError::failed(detail).hint(hint));
+    }
+    // What others put by other keys would go to the error queue, because this ring takes it for weaker.
+    if own.pqc == Pqc::Required && served.pqc != Pqc::Required {
+        let detail = format!("{queue}: the key ring asks for PQC(REQUIRED), and the served policy does not");
         return Err(CliError::failed(detail).hint(hint));
     }
     if let Some(unknown) = served.recipients.iter().find(|dn| !own.recipients.contains(dn)) {
