@@ -42,6 +42,8 @@ const SHARING_PER_TURN: usize = 256;
 const SLICE: Duration = Duration::from_millis(1);
 /// Work that takes less is not shared with an adapter that sleeps: to wake it takes some 15 µs.
 const SHARED_MIN: Duration = Duration::from_micros(150);
+/// For so long at most messages that could be signed wait for others while the processor has other work.
+const HOLD_MAX: Duration = Duration::from_millis(10);
 /// Tasks of one user, or of one channel's connection, that may be under way at once: enough for full lanes, and no
 /// more, so that one whose token is away does not keep the others waiting.
 const TASKS_OF_ASKER_MAX: usize = 128;
@@ -84,6 +86,8 @@ pub enum MaySign {
     Alone,
     /// Those that wait share one (SIGNBATCH).
     Together,
+    /// The same, and before it a device wraps a content key for each.
+    OnceWrapped,
 }
 
 /// Who waits for a task.
@@ -211,6 +215,8 @@ struct Inbox {
     /// What an adapter was to compute itself and left to others that had nothing to do.
     shared: Parcel,
     asides: VecDeque<Box<dyn FnOnce() + Send>>,
+    /// Kinds of messages that are signed when there is nothing else to do, or at that time.
+    held: VecDeque<(BatchKey, Instant)>,
     /// Adapters with an index below this one go on; the others end after their turn.
     wanted: usize,
     /// Adapters that there are, by index.
@@ -426,6 +432,7 @@ impl Adapters {
     /// Waits for something to do; nothing when the pool stops, or has no place for that adapter any more.
     fn take(&self, index: usize) -> Option<Taken> {
         let mut inbox = self.lock();
+        let mut has_yielded = false;
         loop {
             if index >= inbox.wanted && !inbox.stopping {
                 inbox.present.remove(&index);
@@ -440,15 +447,28 @@ impl Adapters {
                 aside: inbox.asides.pop_front(),
                 shared: std::mem::take(&mut inbox.shared),
                 tasks: Vec::new(),
+                due: None,
             };
-            let now = inbox.looks_at_shares().then(Instant::now);
+            let now = inbox.looks_at_time().then(Instant::now);
             // A helper has enough to do.
             let mut sharing = 0;
+            let shares_at = now.filter(|_| inbox.looks_at_shares());
             while taken.shared.is_empty() && taken.tasks.len() - sharing < TASKS_PER_TURN {
-                let Some(task) = inbox.next_task(now) else { break };
+                let Some(task) = inbox.next_task(shares_at) else { break };
                 let shares = matches!(task.work, Work::Seal(_, MaySign::Together)) && sharing < SHARING_PER_TURN;
                 sharing += usize::from(shares);
                 taken.tasks.push(task);
+            }
+            let is_late = inbox.held.front().is_some_and(|(_, until)| now.is_some_and(|now| *until <= now));
+            if is_late || taken.is_empty() && has_yielded {
+                taken.due = inbox.held.pop_front().map(|(key, _)| key);
+            } else if taken.is_empty() && !inbox.held.is_empty() {
+                // Who brings more messages may wait for this core.
+                drop(inbox);
+                std::thread::yield_now();
+                has_yielded = true;
+                inbox = self.lock();
+                continue;
             }
             if !taken.is_empty() {
                 inbox.busy_peak = inbox.busy_peak.max(inbox.present.len() - inbox.idle);
@@ -464,7 +484,7 @@ impl Adapters {
                 return None;
             }
             inbox.idle += 1;
-            inbox = match now.and_then(|now| inbox.share_in(now)) {
+            inbox = match shares_at.and_then(|now| inbox.share_in(now)) {
                 None => self.wake_up.wait(inbox).unwrap_or_else(PoisonError::into_inner),
                 Some(wait) => self.wake_up.wait_timeout(inbox, wait).unwrap_or_else(PoisonError::into_inner).0,
             };
@@ -504,6 +524,21 @@ impl Adapters {
             inbox.shared.append(half);
             self.wake(inbox);
         }
+    }
+
+    /// Leaves these kinds' messages to be signed when there is nothing else to do, or at these times.
+    fn hold_signatures(&self, kinds: Vec<(BatchKey, Instant)>) {
+        if kinds.is_empty() {
+            return;
+        }
+        let mut inbox = self.lock();
+        for (key, until) in kinds {
+            // One that is there already is looked at sooner.
+            if !inbox.held.iter().any(|(held, _)| *held == key) {
+                inbox.held.push_back((key, until));
+            }
+        }
+        self.wake(inbox);
     }
 
     /// Wakes an adapter where tasks wait: this one goes on with what it has.
@@ -549,7 +584,7 @@ impl Inbox {
         }
         let Self { tasks, under_way, shares, .. } = self;
         let few = |new: &New| {
-            let shares = matches!(new.work, Work::Seal(_, MaySign::Together));
+            let shares = matches!(new.work, Work::Seal(_, MaySign::Together | MaySign::OnceWrapped));
             let most = if shares { SHARING_OF_ASKER_MAX } else { TASKS_OF_ASKER_MAX };
             under_way.get(&new.who.number()).is_none_or(|count| *count < most)
         };
@@ -570,6 +605,11 @@ impl Inbox {
         Some(task)
     }
 
+    /// Whether it matters what time it is.
+    fn looks_at_time(&self) -> bool {
+        self.looks_at_shares() || !self.held.is_empty()
+    }
+
     /// Whether shares are looked at: not any more when the pool stops.
     fn looks_at_shares(&self) -> bool {
         !self.shares.is_empty() && !self.tasks.is_empty() && !self.stopping
@@ -587,6 +627,7 @@ impl Inbox {
         !self.answers.is_empty()
             || !self.shared.is_empty()
             || !self.asides.is_empty()
+            || !self.held.is_empty()
             || (!self.tasks.is_empty() && self.under_way_total < TASKS_MAX)
             || self.is_over()
     }
@@ -602,11 +643,17 @@ struct Taken {
     aside: Option<Box<dyn FnOnce() + Send>>,
     shared: Parcel,
     tasks: Vec<New>,
+    /// A kind of messages whose signature is due.
+    due: Option<BatchKey>,
 }
 
 impl Taken {
     fn is_empty(&self) -> bool {
-        self.answers.is_empty() && self.shared.is_empty() && self.tasks.is_empty() && self.aside.is_none()
+        self.answers.is_empty()
+            && self.shared.is_empty()
+            && self.tasks.is_empty()
+            && self.aside.is_none()
+            && self.due.is_none()
     }
 }
 

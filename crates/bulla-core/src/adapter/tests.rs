@@ -210,12 +210,7 @@ impl Pool {
     }
 
     fn seal(&self, slot: u64, who: &bulla_device::Asker, sealer: &Arc<Mutex<Sealer>>, at: SystemTime) {
-        let asker = Asker { dispatcher: 0, peer: 0, generation: 0, link: self.link, slot };
-        let tally = Tally::new();
-        let (sealer, counted) = (sealer.clone(), tally.clone());
-        let content = Content { packing: Packing::Data, content_type: None, bytes: payload(slot as usize) };
-        let start = move || sealer.lock().unwrap().seal_counting(content, &bound(), at, &mut SystemRandom, &counted);
-        self.adapters.submit(asker, who, Work::Seal(Box::new(start), MaySign::Together), tally);
+        seal(&self.adapters, slot, who, sealer, at);
     }
 
     /// What came of so many messages that were to be sealed, in the order of their slots.
@@ -269,6 +264,15 @@ impl Pool {
     fn seen(&self) -> Vec<u64> {
         self.card.seen.lock().unwrap().clone()
     }
+}
+
+fn seal(adapters: &Adapters, slot: u64, who: &bulla_device::Asker, sealer: &Arc<Mutex<Sealer>>, at: SystemTime) {
+    let asker = Asker { dispatcher: 0, peer: 0, generation: 0, link: link(), slot };
+    let tally = Tally::new();
+    let (sealer, counted) = (sealer.clone(), tally.clone());
+    let content = Content { packing: Packing::Data, content_type: None, bytes: payload(slot as usize) };
+    let start = move || sealer.lock().unwrap().seal_counting(content, &bound(), at, &mut SystemRandom, &counted);
+    adapters.submit(asker, who, Work::Seal(Box::new(start), MaySign::Together), tally);
 }
 
 impl Drop for Pool {
@@ -779,26 +783,99 @@ fn a_batch_is_as_full_as_the_policy_lets_it_be() {
     assert_eq!(places, [Some((0, 256)), Some((255, 256))]);
 }
 
+/// Where several signatures can be made at once, or messages come faster than one is made.
+#[test]
+fn a_full_batch_does_not_wait_for_the_one_before() {
+    let user = Signing::new(8);
+    let (mut pool, told, let_go) = held([]);
+    let who = bulla_device::Asker::new(7);
+    pool.seal(0, &who, &user.sealers[0], user.now);
+    told.recv_timeout(PATIENCE).unwrap();
+    (1..=20).for_each(|slot| pool.seal(slot, &who, &user.sealers[0], user.now));
+    pool.all_begun();
+    assert_eq!(pool.adapters.away().tasks.len(), 3, "the one that is held, and two full ones");
+    let_go.send(()).unwrap();
+    let sealed = pool.sealed(21);
+    let places = [8, 16, 20].map(|at| user.place(at, sealed[at].as_ref().unwrap()));
+    assert_eq!(places, [Some((7, 8)), Some((7, 8)), Some((3, 4))], "what is left waits for the signatures before");
+    pool.all_begun();
+    assert!(pool.adapters.away().tasks.is_empty() && pool.adapters.lock().under_way.is_empty());
+}
+
 /// A message of the first batch does not wait for the signatures of those behind it.
 #[test]
 fn a_batch_is_told_of_before_the_next_one_is_signed() {
     let user = Signing::with(KeySpec::Rsa(4096), 4);
-    let pool = Pool::new([]);
-    pool.adapters.scheduler.start(CPU_NAME).unwrap();
-    pool.adapters.scheduler.stop(DEVICE).unwrap();
-    let (told, mailbox) = (Arc::new(Mutex::new(Vec::new())), Arc::new(std::sync::OnceLock::<Arc<Mailbox>>::new()));
-    let (notes, own) = (told.clone(), mailbox.clone());
-    let taken = move || {
-        let mut notices = Vec::new();
-        own.get().unwrap().take(&mut notices);
-        notes.lock().unwrap().push(notices.len());
-    };
-    let mailboxes = Mailboxes::default();
-    assert!(mailboxes.add(mailbox.get_or_init(|| Arc::new(Mailbox::new(taken))).clone()));
+    let (pool, told) = (Pool::new([]), Arc::new(Mutex::new(Vec::new())));
+    let notes = told.clone();
+    let mailboxes = signing_dry(&pool, move |slots| notes.lock().unwrap().push(slots.len()));
     let who = bulla_device::Asker::new(7);
     (0..9).for_each(|slot| pool.seal(slot, &who, &user.sealers[0], user.now));
     pool.adapters.run_dry(&mailboxes, &TaskMeter::default());
     assert_eq!(*told.lock().unwrap(), [4, 4, 1]);
+}
+
+/// A pool whose processor signs, one turn after the other, and what is done with each list of slots that are finished.
+fn signing_dry(pool: &Pool, finished: impl Fn(Vec<u64>) + Send + Sync + 'static) -> Mailboxes {
+    pool.adapters.scheduler.start(CPU_NAME).unwrap();
+    pool.adapters.scheduler.stop(DEVICE).unwrap();
+    let mailbox = Arc::new(std::sync::OnceLock::<Arc<Mailbox>>::new());
+    let own = mailbox.clone();
+    let taken = move || {
+        let mut notices = Vec::new();
+        own.get().unwrap().take(&mut notices);
+        let slot = |notice| match notice {
+            Notice::Finished(finished) => finished.asker.slot,
+            _ => panic!("another notice"),
+        };
+        finished(notices.into_iter().map(slot).collect());
+    };
+    let mailboxes = Mailboxes::default();
+    assert!(mailboxes.add(mailbox.get_or_init(|| Arc::new(Mailbox::new(taken))).clone()));
+    mailboxes
+}
+
+/// What is left over by one batch waits for those that come while the processor has other work.
+#[test]
+fn a_part_of_a_batch_is_signed_when_the_processor_has_nothing_else_to_do() {
+    let user = Signing::with(KeySpec::Rsa(2048), 8);
+    let (pool, told) = (Pool::new([]), Arc::new(Mutex::new(Vec::new())));
+    let (notes, again, sealer, now) = (told.clone(), Arc::downgrade(&pool.adapters), user.sealers[0].clone(), user.now);
+    let who = bulla_device::Asker::new(7);
+    let asker = who.clone();
+    let mailboxes = signing_dry(&pool, move |slots| {
+        if slots.contains(&0) {
+            (9..11).for_each(|slot| seal(&again.upgrade().unwrap(), slot, &asker, &sealer, now));
+        }
+        notes.lock().unwrap().push(slots);
+    });
+    (0..9).for_each(|slot| pool.seal(slot, &who, &user.sealers[0], user.now));
+    pool.adapters.run_dry(&mailboxes, &TaskMeter::default());
+    assert_eq!(*told.lock().unwrap(), [(0..8).collect(), vec![8, 9, 10]], "the ninth was signed with two others");
+}
+
+/// However much others have to do.
+#[test]
+fn a_part_of_a_batch_waits_no_longer_than_a_signature_takes() {
+    const OTHERS: u64 = 50;
+    let [user, other] = [Signing::with(KeySpec::Rsa(2048), 8), Signing::with(KeySpec::Rsa(4096), 8)];
+    let (pool, told) = (Pool::new([]), Arc::new(Mutex::new(Vec::new())));
+    let (notes, again, sealer, now) =
+        (told.clone(), Arc::downgrade(&pool.adapters), other.sealers[0].clone(), other.now);
+    let mailboxes = signing_dry(&pool, move |slots| {
+        let mut all = notes.lock().unwrap();
+        all.extend(slots);
+        let next = 100 + all.len() as u64;
+        if next < 100 + OTHERS {
+            seal(&again.upgrade().unwrap(), next, &bulla_device::Asker::new(next), &sealer, now);
+        }
+    });
+    let who = bulla_device::Asker::new(7);
+    (0..9).for_each(|slot| pool.seal(slot, &who, &user.sealers[0], user.now));
+    pool.adapters.run_dry(&mailboxes, &TaskMeter::default());
+    let told = told.lock().unwrap();
+    let place = told.iter().position(|slot| *slot == 8).unwrap();
+    assert!(place < 20 && told.len() as u64 >= OTHERS, "{told:?}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! One adapter's turn: tasks begin, go on with the answers of devices, and hand over jobs.
 
 use super::{
-    Adapters, Again, Aside, Asker, Away, Finished, KEY_SERVICE_WAIT, New, Outcome, Progress, SHARED_MIN, SLICE, Taken,
-    Task, Work, question,
+    Adapters, Again, Aside, Asker, Away, Finished, HOLD_MAX, KEY_SERVICE_WAIT, New, Outcome, Progress, SHARED_MIN,
+    SLICE, Taken, Task, Work, question,
 };
 use crate::accounting::Cost;
 use crate::catalog::status::DeviceWait;
@@ -14,7 +14,7 @@ use bulla_device::scheduler::{Answer, DeviceId, Sink};
 use bulla_device::{DeviceError, Inline, Job, Operation, Output, SystemRandom, ticks};
 use bulla_seal::{Batch, BatchKey, Leaf, OpenError, Opened, Proof, SealError, Sealed, Step, Tally, Verified};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// One adapter's turn.
 pub(super) struct Turn<'a> {
@@ -27,8 +27,10 @@ pub(super) struct Turn<'a> {
     jobs: Vec<(Job, Task)>,
     /// Messages to be signed.
     leaves: Vec<(Leaf, Task)>,
-    /// Kinds of messages of which no signature is being made any more.
-    free: Vec<BatchKey>,
+    /// Kinds of messages of which a signature was made, one entry a signature; and how long the next one may wait.
+    made: Vec<(BatchKey, Duration)>,
+    /// Kinds whose messages are to be signed now.
+    due: Vec<BatchKey>,
     outcomes: Vec<Finished>,
     /// Askers of tasks that are done, one entry a task, and what it took of the asker's share.
     done: Vec<(u64, KeyWork)>,
@@ -45,7 +47,8 @@ impl<'a> Turn<'a> {
             inline: Inline::new(),
             jobs: Vec::new(),
             leaves: Vec::new(),
-            free: Vec::new(),
+            made: Vec::new(),
+            due: Vec::new(),
             outcomes: Vec::new(),
             done: Vec::new(),
         }
@@ -54,6 +57,7 @@ impl<'a> Turn<'a> {
     /// Hot path: answers first, because their tasks have waited longest.
     pub(super) fn carry_out(&mut self, taken: Taken) {
         self.go_on(taken.answers, 0);
+        self.due.extend(taken.due);
         let deadline = Instant::now() + KEY_SERVICE_WAIT;
         for New { asker, who, work, tally, keys } in taken.tasks {
             if who.is_gone() {
@@ -107,23 +111,34 @@ impl<'a> Turn<'a> {
     }
 
     fn has_jobs(&self) -> bool {
-        !(self.jobs.is_empty() && self.leaves.is_empty() && self.free.is_empty())
+        !(self.jobs.is_empty() && self.leaves.is_empty() && self.made.is_empty() && self.due.is_empty())
     }
 
     /// Sets the tasks aside and hands their jobs to the scheduler.
     fn place(&mut self) {
         let mut placed: Vec<Job> = Vec::with_capacity(self.jobs.len());
-        let mut known = Vec::new();
+        let (mut known, mut held) = (Vec::new(), Vec::new());
         let now = Instant::now();
         {
             let adapters = self.adapters;
             let mut away = adapters.away();
+            let mut due = std::mem::take(&mut self.due);
+            for (key, hold) in self.made.drain(..) {
+                away.unsigned.made(&key);
+                if hold.is_zero() || !away.unsigned.may_grow(&key) {
+                    due.push(key)
+                } else {
+                    held.push((key, now + hold))
+                }
+            }
             for (leaf, mut task) in self.leaves.drain(..) {
                 task.placed_at = now;
-                self.free.extend(away.unsigned.add(leaf, task));
+                due.extend(away.unsigned.add(leaf, task));
             }
-            for key in std::mem::take(&mut self.free) {
-                self.sign_next(&mut away, &key, now, &mut placed);
+            for key in due {
+                while let Some(waiting) = away.unsigned.next(&key) {
+                    self.sign(&mut away, &key, waiting, now, &mut placed);
+                }
             }
             for (mut job, mut task) in self.jobs.drain(..) {
                 job.asker = task.who.clone();
@@ -157,62 +172,65 @@ impl<'a> Turn<'a> {
                 if here { self.inline.push_here(job) } else { placed.push(job) }
             }
         }
+        self.adapters.hold_signatures(held);
         self.adapters.scheduler.place(&mut placed, &self.sink, &mut self.inline);
         for (again, task) in known {
             self.look_again(&again, task);
         }
     }
 
-    /// The next signature of that kind: of all that wait, of one alone, or none.
-    fn sign_next(&mut self, away: &mut Away, key: &BatchKey, now: Instant, placed: &mut Vec<Job>) {
-        loop {
-            let mut waiting = away.unsigned.next(key);
-            if waiting.is_empty() {
-                return;
+    /// Signs these messages of one kind: all of them together, or the one that there is.
+    fn sign(
+        &mut self,
+        away: &mut Away,
+        key: &BatchKey,
+        mut waiting: Vec<(Leaf, Task)>,
+        now: Instant,
+        placed: &mut Vec<Job>,
+    ) {
+        for (_, gone) in waiting.extract_if(.., |(_, task)| task.who.is_gone()) {
+            self.done.push((gone.who.number(), gone.keys));
+        }
+        for (_, late) in waiting.extract_if(.., |(_, task)| task.deadline <= now) {
+            self.prove(late, Err(DeviceError::Deadline));
+        }
+        let deadline = waiting.iter().map(|(_, task)| task.deadline).min();
+        let signature = match waiting.len() {
+            0 => None,
+            1 => waiting.pop().and_then(|(leaf, task)| Self::sign_alone(key, leaf, task)),
+            _ => self.sign_together(key, waiting),
+        };
+        let Some((mut job, aside)) = signature else { return away.unsigned.made(key) };
+        job.deadline = deadline;
+        job.id = away.tasks.insert(aside) as u64;
+        placed.push(job);
+    }
+
+    fn sign_alone(key: &BatchKey, leaf: Leaf, mut task: Task) -> Option<(Job, Aside)> {
+        let Progress::Sign(go_on) = task.progress else { return None };
+        let (mut job, prove) = leaf.alone();
+        job.asker = task.who.clone();
+        task.is_private = true;
+        task.progress = Progress::Seal(Box::new(move |signature| go_on(prove(signature))));
+        Some((job, Aside::Alone(key.clone(), Box::new(task))))
+    }
+
+    fn sign_together(&mut self, key: &BatchKey, waiting: Vec<(Leaf, Task)>) -> Option<(Job, Aside)> {
+        let (leaves, tasks): (Vec<Leaf>, Vec<Task>) = waiting.into_iter().unzip();
+        let number = tasks.first().map_or(0, |task| task.who.number());
+        // There are two leaves at least, and no more than a batch has.
+        match Batch::of(leaves, &mut SystemRandom).and_then(|batch| batch.ok_or(SealError::NothingToSeal)) {
+            Ok((batch, mut job)) => {
+                // One of the askers may leave; the others still want to hear.
+                job.asker = bulla_device::Asker::new(number);
+                Some((job, Aside::Batch(key.clone(), Box::new(batch), tasks)))
             }
-            for (_, gone) in waiting.extract_if(.., |(_, task)| task.who.is_gone()) {
-                self.done.push((gone.who.number(), gone.keys));
-            }
-            for (_, late) in waiting.extract_if(.., |(_, task)| task.deadline <= now) {
-                self.prove(late, Err(DeviceError::Deadline));
-            }
-            let (mut leaves, mut tasks): (Vec<Leaf>, Vec<Task>) = waiting.into_iter().unzip();
-            let deadline = tasks.iter().map(|task| task.deadline).min();
-            let number = tasks.first().map_or(0, |task| task.who.number());
-            let (mut job, aside) = match (leaves.pop(), tasks.pop()) {
-                (Some(leaf), Some(mut task)) if tasks.is_empty() => {
-                    let Progress::Sign(go_on) = task.progress else { continue };
-                    let (mut job, prove) = leaf.alone();
-                    job.asker = task.who.clone();
-                    task.is_private = true;
-                    task.progress = Progress::Seal(Box::new(move |signature| go_on(prove(signature))));
-                    (job, Aside::Alone(key.clone(), Box::new(task)))
+            Err(error) => {
+                for task in tasks {
+                    self.refuse_to_seal(task, error.clone());
                 }
-                (Some(leaf), Some(task)) => {
-                    leaves.push(leaf);
-                    tasks.push(task);
-                    let batch = Batch::of(leaves, &mut SystemRandom);
-                    // There are two leaves at least, and no more than a batch has.
-                    match batch.and_then(|batch| batch.ok_or(SealError::NothingToSeal)) {
-                        Ok((batch, mut job)) => {
-                            // One of the askers may leave; the others still want to hear.
-                            job.asker = bulla_device::Asker::new(number);
-                            (job, Aside::Batch(key.clone(), Box::new(batch), tasks))
-                        }
-                        Err(error) => {
-                            for task in tasks {
-                                self.refuse_to_seal(task, error.clone());
-                            }
-                            continue;
-                        }
-                    }
-                }
-                _ => continue,
-            };
-            job.deadline = deadline;
-            job.id = away.tasks.insert(aside) as u64;
-            placed.push(job);
-            return;
+                None
+            }
         }
     }
 
@@ -290,11 +308,11 @@ impl<'a> Turn<'a> {
                     None => {}
                     Some(Aside::Task(task)) => resumed.push((*task, answer)),
                     Some(Aside::Alone(key, task)) => {
-                        self.free.push(key);
+                        self.made.push((key, hold_after(&answer)));
                         resumed.push((*task, answer));
                     }
                     Some(Aside::Batch(key, batch, tasks)) => {
-                        self.free.push(key);
+                        self.made.push((key, hold_after(&answer)));
                         signed.push((batch, tasks, answer));
                     }
                 }
@@ -466,6 +484,13 @@ impl<'a> Turn<'a> {
         }
         self.outcomes.clear();
     }
+}
+
+/// How long the next signature of a kind may wait for more messages after this one. Where the processor makes them it
+/// has other work, which brings them, and two halves of a batch take it twice as long as the whole: for as long as one
+/// signature takes, so that no message waits for more than two. Another device is free now.
+fn hold_after(answer: &Answer) -> Duration {
+    if answer.device == DeviceId::CPU { Duration::from_nanos(answer.service_ns).min(HOLD_MAX) } else { Duration::ZERO }
 }
 
 /// Whose a task's processor time is.

@@ -256,7 +256,12 @@ impl Task<'_> {
             sealer.check_len(&content, &bound, room)?;
             sealer.seal_counting(content, &bound, now, &mut SystemRandom, &counted)
         });
-        let work = Work::Seal(start, if policy.sign_batch > 1 { MaySign::Together } else { MaySign::Alone });
+        let may_sign = match policy.sign_batch {
+            0 | 1 => MaySign::Alone,
+            _ if policy.encrypt.is_some() => MaySign::OnceWrapped,
+            _ => MaySign::Together,
+        };
+        let work = Work::Seal(start, may_sign);
         means.manager.workers.adapters.submit(self.asker, self.who, work, tally);
         Ok(Stage::Away(Away::Sealing(Box::new(envelope), policy.clone(), key)))
     }
