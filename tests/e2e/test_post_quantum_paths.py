@@ -30,13 +30,13 @@ STREAM_MESSAGES, BATCH = 150, 64
 
 @pytest.fixture(scope="module")
 def site(managers):
-    """`billing` and `vault` read with new keys, too; `auditor` has old ones alone, and `stranger` has none."""
+    """`billing` and `vault` read with new keys, too; `auditor` has old ones alone, and `keyless` has none."""
     qm = managers(name=MANAGER)
     qm.mqsc("SET AUTHREC PROFILE(SYSTEM.BASE.TOPIC) OBJTYPE(TOPIC) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(ALL)")
     site = Site(qm, Modern(qm, "orders", "billing", "vault", "auditor", MANAGER))
     for name in ("orders", "billing", "vault", MANAGER):
         site.people.modernise(name)
-    qm.add_user("stranger")
+    qm.add_user("keyless")
     yield site
     for client in site.clients.values():
         client.close()

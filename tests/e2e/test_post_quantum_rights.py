@@ -20,7 +20,7 @@ from test_post_quantum import Modern
 from test_sign_batch import Stream
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-LOOKER, OPERATOR, CHIEF, STRANGER = 64001, 64002, 64003, 64004
+LOOKER, OPERATOR, CHIEF, ROLELESS = 64001, 64002, 64003, 64004
 POLICY = "SIGNALG(SHA384) ENCALG(AES256) SIGNER('CN=orders,O=Demo') RECIP('CN=billing,O=Demo')"
 CANDIDATE = f"{POLICY} SIGNBATCH(64) PQC(REQUIRED)"
 BATCHED = "SIGNALG(SHA384) SIGNER('CN=orders,O=Demo') SIGNBATCH(64) PQC(REQUIRED)"
@@ -110,7 +110,7 @@ ROLES = ["LOOK", "OPERATE", "ALL"]
 @as_root
 @pytest.mark.parametrize("role", [None, "LOOK", "OPERATE"])
 def test_a_role_gives_no_more_than_it_says_over_the_socket(site, program, role):
-    user = {None: STRANGER, "LOOK": LOOKER, "OPERATE": OPERATOR}[role]
+    user = {None: ROLELESS, "LOOK": LOOKER, "OPERATE": OPERATOR}[role]
     for text, takes in COMMANDS:
         answer = program(user, "mqsc", "-c", text)
         said = answer.stdout + answer.stderr
@@ -156,7 +156,7 @@ def test_who_looks_has_a_report_of_what_is_shown_and_of_no_file(site, program):
     assert answer.returncode == 0, answer
     assert {row["policy"] for row in shown["policies"]} == {"GUARDED", "BATCHED"}
     assert shown["certificates"] == []
-    answer = program(STRANGER, "report", "algorithms", "--json")
+    answer = program(ROLELESS, "report", "algorithms", "--json")
     assert answer.returncode == 4 and "2035" in answer.stderr, answer
     assert not json.loads(answer.stdout or "{}").get("policies")
 
@@ -164,7 +164,7 @@ def test_who_looks_has_a_report_of_what_is_shown_and_of_no_file(site, program):
 @as_root
 def test_who_looks_has_no_policy_checked_and_who_operates_none_that_is_not_set(site, program):
     for user, more, is_allowed in (
-        (LOOKER, (), False), (OPERATOR, (), True), (OPERATOR, ("--with", CANDIDATE), False), (STRANGER, (), False),
+        (LOOKER, (), False), (OPERATOR, (), True), (OPERATOR, ("--with", CANDIDATE), False), (ROLELESS, (), False),
     ):  # fmt: skip
         answer = program(user, "policy", "check", "GUARDED", *more)
         assert ("2035" not in answer.stderr + answer.stdout) == is_allowed, answer
@@ -217,7 +217,7 @@ def test_a_right_without_the_keys_that_are_required_puts_nothing(site):
         assert reason_and_cause(lambda: put(sealed[which])) == (2063, "weaker-than-policy")
     assert reason_and_cause(lambda: put(copy(sealed["old", "billing"], b"\x30\x03\x02\x01\x00"))) == (2063, "not-sealed")
     assert site.qm.depth("GUARDED") == site.qm.depth(ERROR_QUEUE) == 0
-    # Who signed a letter is seen by its reader alone.
+    # Only a reader of the message learns who signed it.
     put(sealed["mallory", "billing"])
     assert refused_get(site.billing, "GUARDED").cause == "signer-not-authorised"
     wait_until(lambda: site.qm.depth(ERROR_QUEUE) == 1, "it is quarantined")

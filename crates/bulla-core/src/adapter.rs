@@ -42,7 +42,7 @@ const SHARING_PER_TURN: usize = 256;
 const SLICE: Duration = Duration::from_millis(1);
 /// Work that takes less is not shared with an adapter that sleeps: to wake it takes some 15 µs.
 const SHARED_MIN: Duration = Duration::from_micros(150);
-/// For so long at most messages that could be signed wait for others while the processor has other work.
+/// How long messages that could be signed wait for others at most, while the processor has other work.
 const HOLD_MAX: Duration = Duration::from_millis(10);
 /// Tasks of one user, or of one channel's connection, that may be under way at once: enough for full lanes, and no
 /// more, so that one whose token is away does not keep the others waiting.
@@ -86,7 +86,7 @@ pub enum MaySign {
     Alone,
     /// Those that wait share one (SIGNBATCH).
     Together,
-    /// The same, and before it a device wraps a content key for each.
+    /// The same, after a device has wrapped a content key for each.
     OnceWrapped,
 }
 
@@ -463,7 +463,7 @@ impl Adapters {
             if is_late || taken.is_empty() && has_yielded {
                 taken.due = inbox.held.pop_front().map(|(key, _)| key);
             } else if taken.is_empty() && !inbox.held.is_empty() {
-                // Who brings more messages may wait for this core.
+                // A dispatcher that brings more messages may be waiting for this core.
                 drop(inbox);
                 std::thread::yield_now();
                 has_yielded = true;
@@ -526,7 +526,7 @@ impl Adapters {
         }
     }
 
-    /// Leaves these kinds' messages to be signed when there is nothing else to do, or at these times.
+    /// These kinds' messages are signed once an adapter has nothing else to do, or at these times.
     fn hold_signatures(&self, kinds: Vec<(BatchKey, Instant)>) {
         if kinds.is_empty() {
             return;

@@ -486,9 +486,9 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// How long the next signature of a kind may wait for more messages after this one. Where the processor makes them it
-/// has other work, which brings them, and two halves of a batch take it twice as long as the whole: for as long as one
-/// signature takes, so that no message waits for more than two. Another device is free now.
+/// How long the next signature of a kind may wait for more messages after this one. The processor's other work brings
+/// those messages, and signing two halves of a batch takes it twice as long as signing the whole. It waits as long as
+/// one signature takes. Any other device is free now, so nothing waits for it.
 fn hold_after(answer: &Answer) -> Duration {
     if answer.device == DeviceId::CPU { Duration::from_nanos(answer.service_ns).min(HOLD_MAX) } else { Duration::ZERO }
 }

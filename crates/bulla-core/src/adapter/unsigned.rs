@@ -38,7 +38,7 @@ impl Unsigned {
         }
     }
 
-    /// Whether messages of that kind wait that could be signed, and more of them could be signed together.
+    /// Whether messages of that kind wait for no signature, and are fewer than one signature may prove.
     pub(super) fn may_grow(&self, key: &BatchKey) -> bool {
         let part = 1..key.most();
         self.0.get(key).is_some_and(|kind| kind.making == 0 && part.contains(&kind.waiting.len()))
