@@ -4,6 +4,7 @@
 //! A task whose job is away is set aside; whichever adapter takes the answer goes on with it. Results go
 //! to the dispatcher that asked, which puts them in order: messages of one link overlap, their order stays.
 
+mod sharing;
 mod turn;
 mod unsigned;
 
@@ -16,7 +17,8 @@ use crate::mailbox::Mailboxes;
 use crate::task::TaskMeter;
 use bulla_device::scheduler::{Answer, DeviceId, Parcel, Sink};
 use bulla_device::{Inline, Job, RsaPadding, RsaScheme, Scheduler, scheduler::FairQueue};
-use bulla_seal::{Batch, BatchKey, OpenError, Opened, SealError, Sealed, Step, Tally, Verified, WithProof};
+use bulla_seal::{Batch, BatchKey, OpenError, Opened, Policy, SealError, Sealed, Step, Tally, Verified, WithProof};
+use sharing::Sharing;
 use slab::Slab;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -33,9 +35,6 @@ pub const SEALING_BYTES_MAX: usize = 512 << 20;
 const ASIDES_MAX: usize = 64;
 /// Tasks an adapter takes in one go: two calls of an accelerator.
 const TASKS_PER_TURN: usize = 16;
-/// Messages that may share a signature, which an adapter takes in one go beside those: each takes a few microseconds
-/// until it waits to be signed, and the more wait, the fewer signatures there are.
-const SHARING_PER_TURN: usize = 256;
 /// An adapter that computes itself tells after so much processor time what is done, and looks whether others have
 /// nothing to do: sixteen unwraps with RSA 4096 take some 35 ms, and the first of them may be all that a reader waits
 /// for.
@@ -80,12 +79,12 @@ pub enum Work {
 }
 
 /// Whether messages are signed with others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum MaySign {
     /// Each has a signature of its own, or none.
     Alone,
-    /// Those that wait share one (SIGNBATCH).
-    Together,
+    /// Those of a user that wait under this policy share one (SIGNBATCH).
+    Together(Arc<Policy>),
     /// The same, after a device has wrapped a content key for each.
     OnceWrapped,
 }
@@ -215,8 +214,8 @@ struct Inbox {
     /// What an adapter was to compute itself and left to others that had nothing to do.
     shared: Parcel,
     asides: VecDeque<Box<dyn FnOnce() + Send>>,
-    /// Kinds of messages that are signed when there is nothing else to do, or at that time.
-    held: VecDeque<(BatchKey, Instant)>,
+    /// Kinds of messages that are signed when there is nothing else to do, or at that time; without one, in the next turn.
+    held: VecDeque<(BatchKey, Option<Instant>)>,
     /// Adapters with an index below this one go on; the others end after their turn.
     wanted: usize,
     /// Adapters that there are, by index.
@@ -451,15 +450,17 @@ impl Adapters {
             };
             let now = inbox.looks_at_time().then(Instant::now);
             // A helper has enough to do.
-            let mut sharing = 0;
+            let mut sharing = Sharing::default();
             let shares_at = now.filter(|_| inbox.looks_at_shares());
-            while taken.shared.is_empty() && taken.tasks.len() - sharing < TASKS_PER_TURN {
+            while taken.shared.is_empty() && taken.tasks.len() - sharing.beside() < TASKS_PER_TURN {
                 let Some(task) = inbox.next_task(shares_at) else { break };
-                let shares = matches!(task.work, Work::Seal(_, MaySign::Together)) && sharing < SHARING_PER_TURN;
-                sharing += usize::from(shares);
+                sharing.note(&task);
                 taken.tasks.push(task);
             }
-            let is_late = inbox.held.front().is_some_and(|(_, until)| now.is_some_and(|now| *until <= now));
+            let is_late = inbox
+                .held
+                .front()
+                .is_some_and(|(_, until)| until.is_none_or(|until| now.is_some_and(|now| until <= now)));
             if is_late || taken.is_empty() && has_yielded {
                 taken.due = inbox.held.pop_front().map(|(key, _)| key);
             } else if taken.is_empty() && !inbox.held.is_empty() {
@@ -526,16 +527,22 @@ impl Adapters {
         }
     }
 
-    /// These kinds' messages are signed once an adapter has nothing else to do, or at these times.
-    fn hold_signatures(&self, kinds: Vec<(BatchKey, Instant)>) {
+    /// These kinds' messages are signed once an adapter has nothing else to do, or at these times: those of the next
+    /// turn come first.
+    fn hold_signatures(&self, kinds: Vec<(BatchKey, Option<Instant>)>) {
         if kinds.is_empty() {
             return;
         }
         let mut inbox = self.lock();
         for (key, until) in kinds {
-            // One that is there already is looked at sooner.
-            if !inbox.held.iter().any(|(held, _)| *held == key) {
-                inbox.held.push_back((key, until));
+            match until {
+                None => {
+                    inbox.held.retain(|(held, _)| *held != key);
+                    inbox.held.push_front((key, None));
+                }
+                // One that is there already is looked at sooner.
+                Some(_) if inbox.held.iter().any(|(held, _)| *held == key) => {}
+                Some(_) => inbox.held.push_back((key, until)),
             }
         }
         self.wake(inbox);
@@ -584,7 +591,7 @@ impl Inbox {
         }
         let Self { tasks, under_way, shares, .. } = self;
         let few = |new: &New| {
-            let shares = matches!(new.work, Work::Seal(_, MaySign::Together | MaySign::OnceWrapped));
+            let shares = matches!(new.work, Work::Seal(_, MaySign::Together(_) | MaySign::OnceWrapped));
             let most = if shares { SHARING_OF_ASKER_MAX } else { TASKS_OF_ASKER_MAX };
             under_way.get(&new.who.number()).is_none_or(|count| *count < most)
         };

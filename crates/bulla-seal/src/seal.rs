@@ -92,6 +92,11 @@ impl Sealer {
         &self.parties.names
     }
 
+    /// What it seals by.
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
     /// Whether the next message needs no key of its own: it is then sealed in a few microseconds, and
     /// [`Sealer::seal`] is done at once.
     pub fn has_live_key(&self, now: SystemTime) -> bool {

@@ -1,5 +1,7 @@
 //! Adapters over a device that gives wrong answers and late ones, and messages that share an answer.
 
+mod flood;
+
 use super::*;
 use crate::catalog::status::{self, ProtectionMeters};
 use crate::mailbox::{Mailbox, Notice};
@@ -270,9 +272,10 @@ fn seal(adapters: &Adapters, slot: u64, who: &bulla_device::Asker, sealer: &Arc<
     let asker = Asker { dispatcher: 0, peer: 0, generation: 0, link: link(), slot };
     let tally = Tally::new();
     let (sealer, counted) = (sealer.clone(), tally.clone());
+    let may_sign = MaySign::Together(sealer.lock().unwrap().policy().clone());
     let content = Content { packing: Packing::Data, content_type: None, bytes: payload(slot as usize) };
     let start = move || sealer.lock().unwrap().seal_counting(content, &bound(), at, &mut SystemRandom, &counted);
-    adapters.submit(asker, who, Work::Seal(Box::new(start), MaySign::Together), tally);
+    adapters.submit(asker, who, Work::Seal(Box::new(start), may_sign), tally);
 }
 
 impl Drop for Pool {

@@ -2,7 +2,7 @@
 
 use super::{
     Adapters, Again, Aside, Asker, Away, Finished, HOLD_MAX, KEY_SERVICE_WAIT, New, Outcome, Progress, SHARED_MIN,
-    SLICE, Taken, Task, Work, question,
+    SLICE, TASKS_PER_TURN, Taken, Task, Work, question,
 };
 use crate::accounting::Cost;
 use crate::catalog::status::DeviceWait;
@@ -31,6 +31,8 @@ pub(super) struct Turn<'a> {
     made: Vec<(BatchKey, Duration)>,
     /// Kinds whose messages are to be signed now.
     due: Vec<BatchKey>,
+    /// Signatures for several messages, or for one that might have shared its own, that this turn has handed over.
+    signatures: usize,
     outcomes: Vec<Finished>,
     /// Askers of tasks that are done, one entry a task, and what it took of the asker's share.
     done: Vec<(u64, KeyWork)>,
@@ -49,6 +51,7 @@ impl<'a> Turn<'a> {
             leaves: Vec::new(),
             made: Vec::new(),
             due: Vec::new(),
+            signatures: 0,
             outcomes: Vec::new(),
             done: Vec::new(),
         }
@@ -56,6 +59,7 @@ impl<'a> Turn<'a> {
 
     /// Hot path: answers first, because their tasks have waited longest.
     pub(super) fn carry_out(&mut self, taken: Taken) {
+        self.signatures = 0;
         self.go_on(taken.answers, 0);
         self.due.extend(taken.due);
         let deadline = Instant::now() + KEY_SERVICE_WAIT;
@@ -128,7 +132,7 @@ impl<'a> Turn<'a> {
                 if hold.is_zero() || !away.unsigned.may_grow(&key) {
                     due.push(key)
                 } else {
-                    held.push((key, now + hold))
+                    held.push((key, Some(now + hold)))
                 }
             }
             for (leaf, mut task) in self.leaves.drain(..) {
@@ -136,7 +140,14 @@ impl<'a> Turn<'a> {
                 due.extend(away.unsigned.add(leaf, task));
             }
             for key in due {
-                while let Some(waiting) = away.unsigned.next(&key) {
+                loop {
+                    // As many as messages that are signed alone: then others have their turn.
+                    if self.signatures >= TASKS_PER_TURN && away.unsigned.is_ready(&key) {
+                        held.push((key, None));
+                        break;
+                    }
+                    let Some(waiting) = away.unsigned.next(&key) else { break };
+                    self.signatures += 1;
                     self.sign(&mut away, &key, waiting, now, &mut placed);
                 }
             }

@@ -44,18 +44,25 @@ impl Unsigned {
         self.0.get(key).is_some_and(|kind| kind.making == 0 && part.contains(&kind.waiting.len()))
     }
 
+    /// Whether messages of that kind are to be signed now: when none of them is being signed, or when a signature could
+    /// not prove more.
+    pub(super) fn is_ready(&self, key: &BatchKey) -> bool {
+        self.0.get(key).is_some_and(|kind| {
+            let is_full = kind.waiting.len() >= key.most();
+            !kind.waiting.is_empty() && (kind.making == 0 || is_full && kind.making < SIGNATURES_MAX)
+        })
+    }
+
     /// Those that are signed now: as many as the policy lets share a signature, the oldest first. Nothing where they
     /// wait for others. When there is none the kind is done with.
     pub(super) fn next(&mut self, key: &BatchKey) -> Option<Vec<(Leaf, Task)>> {
+        let is_ready = self.is_ready(key);
         let kind = self.0.get_mut(key)?;
-        if kind.waiting.is_empty() {
-            if kind.making == 0 {
-                self.0.remove(key);
-            }
+        if kind.waiting.is_empty() && kind.making == 0 {
+            self.0.remove(key);
             return None;
         }
-        let is_full = kind.waiting.len() >= key.most();
-        if kind.making > 0 && !(is_full && kind.making < SIGNATURES_MAX) {
+        if !is_ready {
             return None;
         }
         kind.making += 1;

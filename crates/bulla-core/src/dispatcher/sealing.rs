@@ -259,7 +259,7 @@ impl Task<'_> {
         let may_sign = match policy.sign_batch {
             0 | 1 => MaySign::Alone,
             _ if policy.encrypt.is_some() => MaySign::OnceWrapped,
-            _ => MaySign::Together,
+            _ => MaySign::Together(policy.clone()),
         };
         let work = Work::Seal(start, may_sign);
         means.manager.workers.adapters.submit(self.asker, self.who, work, tally);
