@@ -25,8 +25,8 @@ import transit  # noqa: E402
 LONG = os.environ.get("BULLA_HOSTILE_SERVER_SECONDS")
 # Of each way, and what others keep of their rate beside a server that answers well, where that is measured.
 SECONDS, SHARE_KEPT = float(LONG or 1.5), 0.8
-# A user whose messages need no key of the server waits no longer than this for a put and its get, seconds.
-SLOWEST = 2
+# The queue manager waits this long for an answer of the engine, ms, and its users this long for the engine, seconds.
+TIMEOUT, KEY_SERVICE_WAIT = 1000, 30
 # Messages that lie there for a reader whose key is in the engine.
 LYING = 5
 MEMORY_MIB, OVERHEAD_MIB = 32, 320
@@ -52,7 +52,7 @@ def qm(server, managers):
     qm = managers("hostile-servers", options=["--memory", MEMORY_MIB])
     qm.mqsc(
         f"DEFINE DEVICE(VAULT) TYPE(TRANSIT) ADDRESS('https://localhost:{server.port}') CAFILE('{server.ca}') + \n"
-        f"  TOKENFILE('{server.token_file}') ENGINES(2) TIMEOUT(1000)\nSTART DEVICE(VAULT)"
+        f"  TOKENFILE('{server.token_file}') ENGINES(2) TIMEOUT({TIMEOUT})\nSTART DEVICE(VAULT)"
     )
     data = ["--data", qm.data]
     qm.run("cert", "create", "--ca", "trade", "--dn", "CN=trade", *data)
@@ -137,6 +137,8 @@ def usual(qm, server):
 def test_a_server_that_lies_holds_up_who_keeps_keys_there_and_no_other(qm, server, usual, way):
     assert {one.__name__ for one in server.ways()} == set(WAYS)
     wait_until(lambda: device(qm)["STATUS"] == "RUNNING", "it runs", 60)
+    # A way before this one that failed has left its messages.
+    qm.mqsc("CLEAR QLOCAL(SEALED)")
     with qm.connect("orders") as orders:
         for number in range(LYING):
             orders.put("SEALED", clear(b"%d" % number))
@@ -157,7 +159,8 @@ def test_a_server_that_lies_holds_up_who_keeps_keys_there_and_no_other(qm, serve
                 receiver.close()
             insists.ends.set()
             server.lies(None)
-        assert took[-1] < SLOWEST, took[-5:]
+        # Users whose messages need no key of the server wait for none of its answers.
+        assert took[len(took) // 2] * 1000 < TIMEOUT and took[-1] < KEY_SERVICE_WAIT, took[-5:]
         assert not LONG or len(took) / SECONDS > SHARE_KEPT * usual
     finally:
         server.lies(None)
