@@ -22,7 +22,8 @@ use std::time::{Duration, SystemTime};
 
 /// Compare predictions with this machine: predict first, then measure
 ///
-/// Some forty configurations that calibration has not seen: qualities, keys, reuse, payloads, pairs and devices. Each
+/// Some fifty configurations that calibration has not seen: qualities, keys, shared signatures, reuse, payloads, pairs
+/// and devices. Each
 /// is predicted at the speed at which this machine was calibrated, and after each run at the speed that the cores had
 /// meanwhile: that is what counts. The exit code is 8 where the median error of the rates is beyond 7 %, or the worst
 /// beyond 20 %.
@@ -272,7 +273,7 @@ fn held_back(sample: &Sample, cores: f64) -> Vec<String> {
     }
 }
 
-/// Over quality, key, reuse, payload, pairs and devices; what the profile has no devices for is left out.
+/// Over quality, key, reuse, shared signatures, payload, pairs and devices; what the profile has no devices for is left out.
 fn trials(profile: &Profile) -> Vec<Trial> {
     let message = |quality, key: &str| Configuration { quality, key: key.to_owned(), ..Configuration::default() };
     let stream = |configuration| Trial {
@@ -283,6 +284,7 @@ fn trials(profile: &Profile) -> Vec<Trial> {
     let reused = |key, reuse| Configuration { reuse, ..message(Quality::Confidentiality, key) };
     let bytes = |bytes, configuration| Configuration { bytes, ..configuration };
     let pairs = |pairs, configuration| Configuration { pairs, ..configuration };
+    let shared = |sign_batch, configuration| Configuration { sign_batch, ..configuration };
     let none = message(Quality::None, "");
     let mut trials = vec![
         stream(bytes(512, none.clone())),
@@ -315,6 +317,15 @@ fn trials(profile: &Profile) -> Vec<Trial> {
         pair(message(Quality::Privacy, "p256")),
         pair(reused("rsa2048", Reuse::Times(0))),
         pair(pairs(4, message(Quality::Integrity, "rsa2048"))),
+        stream(message(Quality::Integrity, "ml-dsa-65")),
+        stream(message(Quality::Privacy, "ml-dsa-65")),
+        stream(shared(64, message(Quality::Integrity, "rsa2048"))),
+        stream(shared(64, message(Quality::Integrity, "rsa4096"))),
+        stream(shared(64, message(Quality::Integrity, "ml-dsa-65"))),
+        stream(shared(64, message(Quality::Privacy, "rsa2048"))),
+        stream(shared(64, message(Quality::Privacy, "rsa4096+p256"))),
+        stream(shared(64, message(Quality::Privacy, "rsa4096+ml-kem-768"))),
+        stream(shared(8, message(Quality::Integrity, "rsa2048"))),
     ];
     for devices in ["1a", "2a"] {
         let on = |configuration| Configuration { devices: devices.to_owned(), ..configuration };

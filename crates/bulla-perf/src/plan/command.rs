@@ -15,7 +15,7 @@ use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::report;
-use crate::run::options::{STREAM_WINDOW, bytes, key, rate, sign_batch};
+use crate::run::options::{STREAM_WINDOW, bytes, key, one_key_or_two, rate, sign_batch};
 use crate::spelling;
 use crate::workload::trade::{Version, times};
 use clap::{Args, Subcommand};
@@ -67,8 +67,9 @@ pub struct PredictArgs {
     #[arg(long, value_enum, default_value = "none", help_heading = "Configuration")]
     quality: Quality,
     /// The key of signer and recipient, or of the HTTPS listener: rsa1024, rsa2048, rsa4096, p256, p384, p521,
-    /// ml-dsa-65 (which reads with ML-KEM)
-    #[arg(long, default_value = "rsa2048", value_parser = key, help_heading = "Configuration")]
+    /// ml-dsa-65 (which reads with ML-KEM). Two kinds with a plus between, as rsa4096+p256 or rsa4096+ml-kem-768: one
+    /// to sign and one to read
+    #[arg(long, default_value = "rsa2048", value_parser = one_key_or_two, help_heading = "Configuration")]
     key: String,
     /// How often a content key is used again: a number, or unlimited
     #[arg(long, default_value = "0", help_heading = "Configuration")]

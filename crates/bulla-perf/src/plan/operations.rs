@@ -1,7 +1,7 @@
 //! What a message needs: the operations that its policy, key, reuse and recipients imply, and what each step of its way
 //! takes by a profile.
 
-use super::profile::{Cost, Operation, Operations, Profile};
+use super::profile::{Cost, Operation, Profile, kind_of};
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result};
 use bulla_seal::policy::SIGN_BATCH_MAX;
@@ -130,7 +130,10 @@ impl Class {
         let protection = &costs.protection;
         let (new, live) = (protection.of(quality, false), protection.of(quality, true));
         let processor = if configuration.devices == "software" { &profile.software } else { &profile.cpu };
-        let cpu = processor.get(&configuration.key).copied().unwrap_or_default();
+        let cpu = Operation::ALL.map(|operation| {
+            let times = processor.get(&*kind_of(&configuration.key, operation))?.get(operation)?;
+            Some(times.alone)
+        });
         let (seal_steps, open_steps) = steps(quality, configuration.recipients);
         Ok(Class {
             quality,
@@ -167,7 +170,7 @@ impl Class {
             journal: step(&costs.journal),
             seal_steps,
             open_steps,
-            cpu: times_of(&cpu),
+            cpu,
         })
     }
 
@@ -208,20 +211,14 @@ impl Class {
     }
 }
 
-fn times_of(operations: &Operations) -> [Option<f64>; 4] {
-    Operation::ALL.map(|operation| operations.get(operation).map(|times| times.alone))
-}
-
-/// Sealing's and opening's operations with keys. With privacy the signature comes first, because it is encrypted with
-/// the message.
+/// Sealing's and opening's operations with keys. With privacy the content key is wrapped first, because the signature
+/// covers the set of recipients.
 fn steps(quality: Quality, recipients: u32) -> (Vec<Operation>, Vec<Operation>) {
     let wraps = (0..recipients.max(1)).map(|_| Operation::Wrap);
     match quality {
         Quality::None => (Vec::new(), Vec::new()),
         Quality::Integrity => (vec![Operation::Sign], vec![Operation::Verify]),
-        Quality::Privacy => {
-            (std::iter::once(Operation::Sign).chain(wraps).collect(), vec![Operation::Unwrap, Operation::Verify])
-        }
+        Quality::Privacy => (wraps.chain([Operation::Sign]).collect(), vec![Operation::Unwrap, Operation::Verify]),
         Quality::Confidentiality => (wraps.collect(), vec![Operation::Unwrap]),
     }
 }
@@ -241,6 +238,7 @@ fn tls_us(profile: &Profile, cipher: &str, bytes: f64) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::profile::Operations;
 
     fn class(configuration: Configuration) -> Class {
         Class::new(&Profile::empty("test", "a test"), &configuration).unwrap()
@@ -270,6 +268,30 @@ mod tests {
         let operations = class(batched).operations(8.0);
         let counts = Operation::ALL.map(|operation| operations.get(&operation).copied());
         assert_eq!(counts, [Some(0.125), Some(0.125), Some(3.0), Some(1.0)]);
+    }
+
+    #[test]
+    fn one_kind_of_key_signs_and_another_is_written_to() {
+        let times = |us: f64| Operations {
+            sign: Some(us.into()),
+            verify: Some((us + 1.0).into()),
+            wrap: Some((us + 2.0).into()),
+            unwrap: Some((us + 3.0).into()),
+        };
+        let mut profile = Profile::empty("test", "a test");
+        for (key, us) in [("rsa4096", 100.0), ("p256", 200.0), ("ml-dsa-65", 300.0)] {
+            profile.cpu.insert(key.to_owned(), times(us));
+        }
+        let cpu = |key: &str| {
+            let configuration =
+                Configuration { quality: Quality::Privacy, key: key.into(), ..Configuration::default() };
+            Class::new(&profile, &configuration).unwrap().cpu.map(|us| us.unwrap_or_default())
+        };
+        assert_eq!(cpu("rsa4096"), [100.0, 101.0, 102.0, 103.0]);
+        assert_eq!(cpu("rsa4096+p256"), [100.0, 101.0, 202.0, 203.0]);
+        assert_eq!(cpu("rsa4096+ml-kem-768"), [100.0, 101.0, 302.0, 303.0]);
+        assert_eq!(cpu("ml-dsa-65+p256"), [300.0, 301.0, 202.0, 203.0]);
+        assert_eq!(cpu("rsa4096+ml-kem-512"), [100.0, 101.0, 0.0, 0.0], "its times are not in the profile");
     }
 
     #[test]

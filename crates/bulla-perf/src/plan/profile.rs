@@ -7,7 +7,10 @@ use super::https::costs::Https;
 use super::trust::Trust;
 use crate::configuration::{Quality, Reuse};
 use crate::error::{Error, Result};
+use crate::site::BOTH;
+use bulla_seal::certificate::KeySpec;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
@@ -595,6 +598,7 @@ impl Device {
     /// What an operation with that key takes; none where the device can't do it.
     #[must_use]
     pub fn times(&self, key: &str, operation: Operation) -> Option<Times> {
+        let key = &*kind_of(key, operation);
         if let Some(times) = self.operations.get(key).and_then(|operations| operations.get(operation)) {
             return Some(times);
         }
@@ -608,6 +612,20 @@ impl Device {
             Format::Me => self.me_us.get(bits).copied(),
             Format::Crt => self.crt_us.get(bits).copied(),
         }
+    }
+}
+
+/// The kind of key under which a profile has an operation. Of two kinds, the one before the plus signs and the other is
+/// written to; the times of ML-KEM stand beside those of the ML-DSA that goes with it.
+#[must_use]
+pub fn kind_of(key: &str, operation: Operation) -> Cow<'_, str> {
+    let Some((signs, reads)) = key.split_once(BOTH) else { return key.into() };
+    if matches!(operation, Operation::Sign | Operation::Verify) {
+        return signs.into();
+    }
+    match reads.parse() {
+        Ok(kem @ KeySpec::MlKem(_)) => kem.counterpart().unwrap_or(kem).to_string().into(),
+        _ => reads.into(),
     }
 }
 

@@ -75,6 +75,11 @@ impl Cores {
         self.waiting.is_empty() && self.running.len() + usize::from(self.holder.is_some()) + self.promised < self.count
     }
 
+    /// The threads that wait for a core.
+    pub(in crate::plan) fn waiting(&self) -> impl Iterator<Item = usize> {
+        self.waiting.iter().map(|waiting| waiting.thread)
+    }
+
     /// A core begins to wake up for a thread, which will be [`ready`](Self::ready) then.
     pub(in crate::plan) fn promise(&mut self) {
         self.promised += 1;

@@ -3,6 +3,7 @@
 use super::{Bill, DeviceUse, Event, Role, Simulation, State, Task};
 use crate::plan::operations::Class;
 use crate::plan::profile::{self, Operation, Times};
+use crate::site::BOTH;
 use bulla_device::scheduler::rules::{self, AtWork, Candidate};
 use std::collections::VecDeque;
 
@@ -47,7 +48,8 @@ impl Device {
     pub(super) fn new(spec: profile::Device, class: &Class, threads: Vec<Option<usize>>) -> Self {
         let times = Operation::ALL.map(|operation| spec.times(&class.key, operation));
         // With RSA both operations of a private key are of one shape, and both of a public one.
-        let shapes = Operation::ALL.map(|operation| match (class.key.starts_with("rsa"), operation) {
+        let is_rsa = !class.key.contains(BOTH) && class.key.starts_with("rsa");
+        let shapes = Operation::ALL.map(|operation| match (is_rsa, operation) {
             (true, Operation::Unwrap) => Operation::Sign as usize,
             (true, Operation::Wrap) => Operation::Verify as usize,
             (_, operation) => operation as usize,

@@ -3,12 +3,12 @@
 use super::devices::Job;
 use super::{
     ADAPTER_TASKS_MAX, AHEAD_WINDOWS, Bill, Emission, Event, Item, KeyState, Kind, Message, NAP_US, OPENING_MAX,
-    POOLED_KEYS_MAX, Pace, REFILL_PART, Role, SHARED_MIN_US, SLICE_US, Shape, Side, Simulation, Stage, State,
-    TASKS_OF_ASKER_MAX, TURN_ITEMS_MAX, Task,
+    POOLED_KEYS_MAX, Pace, REFILL_PART, Role, SHARED_MIN_US, SHARING_OF_ASKER_MAX, SHARING_PER_TURN, SLICE_US, Shape,
+    Side, Simulation, Stage, State, TASKS_OF_ASKER_MAX, TURN_ITEMS_MAX, Task,
 };
 use crate::plan::operations::{Class, Step};
 use crate::plan::profile::Operation;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Of opening, beside the operation, what a dispatcher has done when it finds that it does not know the content key:
 /// about half.
@@ -420,10 +420,12 @@ impl Simulation<'_> {
 
     /// The next task whose asker has not too many under way; askers have their turns.
     fn next_task(&mut self) -> Option<Task> {
+        let shares = self.system.class.sign_batch > 1;
         let askers = self.pool.tasks.len();
         for step in 0..askers {
             let asker = (self.pool.next_asker + step) % askers;
-            if self.pool.under_way[asker] >= TASKS_OF_ASKER_MAX {
+            let most = if shares && !opens(asker) { SHARING_OF_ASKER_MAX } else { TASKS_OF_ASKER_MAX };
+            if self.pool.under_way[asker] >= most {
                 continue;
             }
             if let Some(task) = self.pool.tasks[asker].pop_front() {
@@ -435,27 +437,50 @@ impl Simulation<'_> {
         None
     }
 
+    /// What an adapter takes up in a turn. Messages that wait for nothing but a signature that they share are taken beside
+    /// the others; the first one of each signature counts.
+    fn next_tasks(&mut self) -> Vec<Task> {
+        let class = &self.system.class;
+        let most = if self.settings.turns { ADAPTER_TASKS_MAX } else { 1 };
+        let shares = self.settings.turns && class.sign_batch > 1 && class.seal_steps.first() == Some(&Operation::Sign);
+        let sign_batch = class.sign_batch;
+        let (mut tasks, mut beside, mut counts) = (Vec::new(), 0, BTreeMap::<usize, u32>::new());
+        while tasks.len() - beside < most {
+            let Some(task) = self.next_task() else { break };
+            if shares && task.side == Side::Seal && beside < SHARING_PER_TURN {
+                let count = counts.entry(self.messages[task.message].link).or_default();
+                beside += usize::from(!count.is_multiple_of(sign_batch));
+                *count += 1;
+            }
+            tasks.push(task);
+        }
+        tasks
+    }
+
     /// An adapter takes answers and tasks; false where there are none.
     pub(super) fn adapter_turn(&mut self, thread: usize, bill: &mut Bill) -> bool {
         let answers: Vec<Job> = self.pool.answers.drain(..).collect();
         let shared = std::mem::take(&mut self.pool.shared);
-        let most = if self.settings.turns { ADAPTER_TASKS_MAX } else { 1 };
-        let mut tasks = Vec::new();
-        while shared.is_empty() && tasks.len() < most {
-            let Some(task) = self.next_task() else { break };
-            tasks.push(task);
-        }
-        if answers.is_empty() && shared.is_empty() && tasks.is_empty() {
+        let tasks = if shared.is_empty() { self.next_tasks() } else { Vec::new() };
+        let is_idle = answers.is_empty() && shared.is_empty() && tasks.is_empty();
+        let is_late = self.pool.held.front().is_some_and(|(_, until)| *until <= self.now);
+        if is_idle && !is_late && !self.pool.held.is_empty() && self.yields(thread) {
             return false;
         }
-        if self.pool.tasks.iter().any(|tasks| !tasks.is_empty()) {
+        self.threads[thread].yields_since = None;
+        let due = if is_idle || is_late { self.pool.held.pop_front() } else { None };
+        if is_idle && due.is_none() {
+            return false;
+        }
+        if !self.pool.held.is_empty() || self.pool.tasks.iter().any(|tasks| !tasks.is_empty()) {
             self.wake_adapter();
         }
         let mut stage = Stage { inline: shared, ..Stage::default() };
+        stage.due.extend(due.map(|(link, _)| link));
         bill.add(Role::Protection, self.system.class.adapter_turn);
         for job in answers {
             bill.add(Role::Protection, self.system.class.job);
-            self.answered(job.task, &mut stage);
+            self.answered(job.task, 0.0, &mut stage);
         }
         for task in tasks {
             bill.add(Role::Protection, self.system.class.task);
@@ -463,6 +488,26 @@ impl Simulation<'_> {
         }
         self.threads[thread].stage = stage;
         true
+    }
+
+    /// Whether an adapter that has nothing to do but to sign what is held lets others have its core first. Whoever yields
+    /// comes behind all who wait, and those whom they wake, until they have had a slice.
+    fn yields(&mut self, thread: usize) -> bool {
+        let (now, slice_us) = (self.now, self.system.cores.slice_us);
+        let yields = match self.threads[thread].yields_since {
+            None => true,
+            Some(since) if now - since < slice_us => {
+                // Two that yield to each other would both do nothing.
+                self.cores.waiting().any(|other| self.threads[other].yields_since.is_none())
+            }
+            Some(_) => false,
+        };
+        let adapter = &mut self.threads[thread];
+        // What it owes for waking others comes first.
+        if yields && adapter.debt == 0.0 {
+            adapter.yields_since.get_or_insert(now);
+        }
+        yields
     }
 
     /// An adapter starts a task.
@@ -520,6 +565,7 @@ impl Simulation<'_> {
         let class = &self.system.class;
         match steps(class, task.side).get(task.step) {
             Some(Operation::Sign) if class.sign_batch > 1 => self.wait_for_signature(task, stage),
+            Some(Operation::Verify) if self.others_verify(task) => {}
             Some(Operation::Verify) if self.knows_root(task) => self.advance(task, stage),
             Some(operation) => stage.jobs.push(Job { task, operation: *operation, load: 0.0, submitted: self.now }),
             None => {
@@ -532,76 +578,19 @@ impl Simulation<'_> {
     }
 
     /// An operation of a task is done, or is not needed.
-    fn advance(&mut self, mut task: Task, stage: &mut Stage) {
+    pub(super) fn advance(&mut self, mut task: Task, stage: &mut Stage) {
         task.step += 1;
         self.ask(task, stage);
     }
 
-    /// A device, or an adapter, has done an operation of a task.
-    fn answered(&mut self, task: Task, stage: &mut Stage) {
-        let Message { link, batch, .. } = self.messages[task.message];
+    /// A device, or an adapter, has done an operation of a task; `took_us` is the processor's time, 0 for a device.
+    fn answered(&mut self, task: Task, took_us: f64, stage: &mut Stage) {
         match steps(&self.system.class, task.side).get(task.step) {
-            Some(Operation::Sign) => {
-                let others = std::mem::take(&mut self.links[link].signed);
-                self.signatures.made += 1;
-                self.signatures.proved += others.len() as u64 + 1;
-                if self.system.class.sign_batch > 1 {
-                    stage.free.push(link);
-                }
-                self.advance(task, stage);
-                for other in others {
-                    self.advance(other, stage);
-                }
-                return;
-            }
-            Some(Operation::Verify) => {
-                self.signatures.verified += 1;
-                if let Some(known) = batch.checked_sub(1).and_then(|at| self.links[link].roots.get_mut(at)) {
-                    *known = true;
-                }
-            }
+            Some(Operation::Sign) => return self.signed(task, took_us, stage),
+            Some(Operation::Verify) => self.verified(task, stage),
             _ => {}
         }
         self.advance(task, stage);
-    }
-
-    /// A message waits to be signed, with others of its link, whose policy is its own.
-    fn wait_for_signature(&mut self, task: Task, stage: &mut Stage) {
-        let at = self.messages[task.message].link;
-        let link = &mut self.links[at];
-        link.unsigned.push_back(task);
-        if !link.signs {
-            link.signs = true;
-            stage.free.push(at);
-        }
-    }
-
-    /// One signature for what waits on a link, as far as the policy lets it share one; none where nothing waits.
-    fn sign_next(&mut self, at: usize, stage: &mut Stage) {
-        let class = &self.system.class;
-        let link = &mut self.links[at];
-        let count = link.unsigned.len().min(class.sign_batch as usize);
-        let mut tasks = link.unsigned.drain(..count);
-        let Some(first) = tasks.next() else {
-            drop(tasks);
-            link.signs = false;
-            return;
-        };
-        link.signed = tasks.collect();
-        if count > 1 {
-            stage.trees += class.leaf * count as f64;
-            link.roots.push(false);
-            for task in link.signed.iter().chain([&first]) {
-                self.messages[task.message].batch = link.roots.len();
-            }
-        }
-        stage.jobs.push(Job { task: first, operation: Operation::Sign, load: 0.0, submitted: self.now });
-    }
-
-    /// Whether the signature that proves a message was verified before, for another message of its batch.
-    fn knows_root(&self, task: Task) -> bool {
-        let Message { link, batch, .. } = self.messages[task.message];
-        batch.checked_sub(1).and_then(|at| self.links[link].roots.get(at)).is_some_and(|known| *known)
     }
 
     /// A content key was made, or found: others use it.
@@ -627,16 +616,15 @@ impl Simulation<'_> {
         for job in std::mem::take(&mut stage.slice) {
             self.load -= job.load;
             self.inline_jobs += 1;
-            self.answered(job.task, &mut stage);
+            let took_us = self.system.class.cpu_us(job.operation).unwrap_or(0.0);
+            self.answered(job.task, took_us, &mut stage);
         }
         if computed && !stage.inline.is_empty() {
             // What is done does not wait for the rest.
             self.emit_done(thread, &mut stage);
             self.say(thread);
         }
-        for link in std::mem::take(&mut stage.free) {
-            self.sign_next(link, &mut stage);
-        }
+        self.sign_what_is_due(&mut stage);
         for job in std::mem::take(&mut stage.jobs) {
             self.place(job, &mut stage.inline);
         }
@@ -708,6 +696,11 @@ fn steps(class: &Class, side: Side) -> &[Operation] {
 /// Who asks: a link's two ends are two connections.
 fn asker(link: usize, side: Side) -> usize {
     2 * link + usize::from(side == Side::Open)
+}
+
+/// Whether that one's messages are to be opened.
+fn opens(asker: usize) -> bool {
+    asker % 2 == 1
 }
 
 fn use_live_key(live: &mut std::collections::VecDeque<(usize, u64)>) -> usize {

@@ -8,12 +8,14 @@
 pub(super) mod cores;
 mod devices;
 mod flow;
+mod signatures;
 
 use super::operations::Class;
 use super::profile;
 use super::random::Random;
 use cores::{Cores, Turn};
 use devices::{Device, Job};
+use signatures::{Root, Unsigned};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -27,7 +29,10 @@ const EVENTS_MAX: u64 = 40_000_000;
 const TURN_ITEMS_MAX: usize = 128;
 /// Tasks an adapter takes up in one turn, and that may be under way for a connection, as in the program.
 const ADAPTER_TASKS_MAX: usize = 16;
-pub(in crate::plan) const TASKS_OF_ASKER_MAX: u32 = 128;
+const TASKS_OF_ASKER_MAX: u32 = 128;
+/// The same where messages may share a signature: those that wait for nothing else are taken up beside the others.
+const SHARING_PER_TURN: usize = 256;
+pub(in crate::plan) const SHARING_OF_ASKER_MAX: u32 = 512;
 /// An adapter that computes itself tells after so much of it what is done, and shares what is left and takes longer
 /// than the second with one that has nothing to do, as in the program; microseconds.
 const SLICE_US: f64 = 1000.0;
@@ -332,8 +337,12 @@ struct Stage {
     inline: VecDeque<Job>,
     slice: Vec<Job>,
     done: Vec<Task>,
-    /// Links that have messages to be signed, and no signature under way.
-    free: Vec<usize>,
+    /// Links of which a signature was made, one entry a signature, and how long the next one may wait, microseconds.
+    made: Vec<(usize, f64)>,
+    /// Links whose messages may have to be signed now.
+    due: Vec<usize>,
+    /// Signatures that messages may share, which this turn has asked for.
+    signatures: usize,
     /// What the trees of batches that it has made take, microseconds.
     trees: f64,
 }
@@ -355,6 +364,8 @@ struct Thread {
     role: Role,
     /// A message that it writes and syncs itself at the end of this turn.
     sync: Option<usize>,
+    /// Since when it has nothing to do but to sign what is held, and lets others have its core first.
+    yields_since: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -420,12 +431,9 @@ struct Link {
     keys: Vec<KeyState>,
     /// Tasks that wait for a key that another task has asked for.
     waiting_for_key: BTreeMap<usize, Vec<Task>>,
-    /// Messages that wait for a signature while one is made, and those that share this one with the task that asked.
-    unsigned: VecDeque<Task>,
-    signs: bool,
-    signed: Vec<Task>,
-    /// Of each batch, whether its signature was verified, for this getter: then it is known.
-    roots: Vec<bool>,
+    unsigned: Unsigned,
+    /// The signature of each batch, for this getter.
+    roots: Vec<Root>,
     credit: u64,
     waiting: VecDeque<usize>,
     /// The last turns in which a dispatcher read from its putter's connection, and wrote to its getter's.
@@ -456,6 +464,8 @@ struct Pool {
     tasks: Vec<VecDeque<Task>>,
     under_way: Vec<u32>,
     next_asker: usize,
+    /// Links whose messages are signed once an adapter has nothing else to do, or at these times.
+    held: VecDeque<(usize, f64)>,
 }
 
 pub(super) struct Simulation<'a> {
@@ -561,6 +571,7 @@ impl<'a> Simulation<'a> {
             ran: 0.0,
             role,
             sync: None,
+            yields_since: None,
         });
         self.threads.len() - 1
     }
@@ -625,9 +636,7 @@ impl<'a> Simulation<'a> {
             live: VecDeque::new(),
             keys: Vec::new(),
             waiting_for_key: BTreeMap::new(),
-            unsigned: VecDeque::new(),
-            signs: false,
-            signed: Vec::new(),
+            unsigned: Unsigned::default(),
             roots: Vec::new(),
             credit: u64::from(self.system.window.max(64)),
             waiting: VecDeque::new(),
@@ -773,6 +782,10 @@ impl<'a> Simulation<'a> {
         let debt = std::mem::take(&mut self.threads[thread].debt);
         bill.add(self.threads[thread].role, debt);
         if !works && debt == 0.0 {
+            if self.threads[thread].yields_since.is_some() {
+                self.threads[thread].state = State::Waking;
+                return self.cores.ready(self.now, thread);
+            }
             let sleeper = &mut self.threads[thread];
             (sleeper.state, sleeper.idle_since) = (State::Idle, self.now);
             return;

@@ -324,15 +324,51 @@ fn messages_that_share_a_signature_keep_their_order_and_are_all_there() {
         let outcome = run(&system, Settings::for_window(3, 900));
         assert!(outcome.complete, "a message was lost");
         assert!(outcome.together > 10.0 && outcome.together <= 64.0, "{}", outcome.together);
-        // A reader verifies a batch once, and again for those that it opens meanwhile: never as often as it reads.
-        assert!(
-            outcome.verifications >= 0.9 / outcome.together && outcome.verifications < 0.6,
-            "{}",
-            outcome.verifications
-        );
+        // A reader verifies a batch once: those that it opens meanwhile share the answer.
+        let once = 1.0 / outcome.together;
+        assert!((outcome.verifications / once - 1.0).abs() < 0.1, "{} not {once}", outcome.verifications);
         // Each message has its part of the tree and its way to the root.
         let verified = 50.0 * outcome.verifications;
         assert!((outcome.cpu_us["protection"] - 3.0).abs() < 0.2, "{:?}", outcome.cpu_us);
         assert!((outcome.cpu_us["devices"] / verified - 1.0).abs() < 0.1, "{:?}", outcome.cpu_us);
     }
+}
+
+#[test]
+fn full_batches_are_signed_at_once() {
+    // Four engines, and as many full batches as keep them busy: the policy's own limit is what a signature proves.
+    let mut system = System { window: 256, ..card(4, 1000.0) };
+    system.class.sign_batch = 8;
+    let outcome = run(&system, Settings { measured: 40_000, ..Settings::for_window(5, 256) });
+    assert!(outcome.together > 7.5, "{}", outcome.together);
+    assert!((outcome.rate / 32_000.0 - 1.0).abs() < 0.1, "{}", outcome.rate);
+}
+
+#[test]
+fn the_processor_makes_fuller_batches_of_what_it_is_about_to_bring() {
+    // Two cores for all of it: what is left over by one signature waits for those that the other core brings. Without
+    // that a batch is of 60.
+    let mut system = System { window: 1024, adapters: 2, ..card(1, 0.0) };
+    system.devices.clear();
+    system.cores = Machine { count: 2, slice_us: 3000.0, ..Machine::default() };
+    (system.class.sign_batch, system.class.cpu[Operation::Sign as usize]) = (256, Some(800.0));
+    system.class.app_put = Step { turn: 0.0, message: 15.0, far: 0.0 };
+    (system.class.qm_put, system.class.qm_get) =
+        (Step { turn: 2.0, message: 2.0, far: 0.0 }, Step { turn: 2.0, message: 2.0, far: 0.0 });
+    let outcome = run(&system, Settings::for_window(5, 256));
+    assert!(outcome.complete, "a message was lost");
+    assert!(outcome.together > 100.0, "{}", outcome.together);
+}
+
+#[test]
+fn content_keys_that_are_wrapped_first_are_shared_in_signatures_too() {
+    let mut system = System { window: 300, pairs: 2, ..card(2, 300.0) };
+    system.class.seal_steps = vec![Operation::Wrap, Operation::Sign];
+    system.class.open_steps = vec![Operation::Unwrap, Operation::Verify];
+    system.class.cpu = [None, Some(50.0), Some(20.0), Some(20.0)];
+    (system.class.sign_batch, system.adapters, system.cores.count) = (64, 2, 2);
+    let outcome = run(&system, Settings::for_window(3, 600));
+    assert!(outcome.complete, "a message was lost");
+    // Two cards are quick, so that few messages wait for one.
+    assert!(outcome.together > 4.0 && outcome.together <= 64.0, "{}", outcome.together);
 }
