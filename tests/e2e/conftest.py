@@ -8,7 +8,9 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "clients/proton")]
 
+from engine import Engine  # noqa: E402
 from manager import Manager  # noqa: E402
+from os_users import Program  # noqa: E402
 from people import People  # noqa: E402
 from pki import Authority  # noqa: E402
 
@@ -42,6 +44,22 @@ def managers(request, tmp_path_factory):
     if request.session.testsfailed == failed_before:
         for path in folders:
             shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    """The servers of NATS JetStream that keep the logs of groups."""
+    engine = Engine(tmp_path_factory.mktemp("engine"))
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture(scope="module")
+def program():
+    """Runs the program as other users of the operating system."""
+    program = Program()
+    yield program
+    program.close()
 
 
 @pytest.fixture(scope="module")

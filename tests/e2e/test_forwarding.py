@@ -1,6 +1,5 @@
 """Queues of a shared group at a member that does not own it: links go on to the owner, and clients need not know."""
 
-import itertools
 import json
 import shutil
 import socket
@@ -11,53 +10,25 @@ import pytest
 from proton import Described, Message, uint, ulong
 
 import sasl
-from engine import Engine
+from groups import is_known, member, owner_and_member, put, wait_for_state
 from manager import DEADLINE, wait_until
 from people import People
 from proton_driver import Refused
 from test_jms import CHECKS, FEATURES
-from test_shared_groups import member, put, wait_for_state
 from test_topics import TOPICS
 from units import Unit
-
-# Of groups: each test has its own.
-NUMBERS = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    engine = Engine(tmp_path_factory.mktemp("engine"))
-    yield engine
-    engine.stop()
-
 
 @pytest.fixture
 def pair(managers, engine):
     """The owner of a group with the queue F, and a member that knows of it."""
-    group = f"FWD{next(NUMBERS)}"
-    owner = member(managers, engine, "QM1", group)
-    wait_for_state(owner, group, "OWNER")
-    owner.mqsc(f"DEFINE QLOCAL(F) QSGROUP({group}) MAXDEPTH(100000)")
-    owner.mqsc(f"DEFINE QLOCAL(F.SMALL) QSGROUP({group}) MAXDEPTH(3) FULL(REJECT)")
-    other = member(managers, engine, "QM2", group)
-    wait_for_state(other, group, "STANDBY")
+    owner, other = owner_and_member(managers, engine, {"F": "MAXDEPTH(100000)", "F.SMALL": "MAXDEPTH(3) FULL(REJECT)"})
     wait_until(lambda: is_known(other, "F.SMALL"), "the member knows the queues")
-    owner.group = other.group = group
     return owner, other
 
 
 def bodies(qm, queue):
     with qm.connect() as client:
         return [message.body for message in client.get_all(queue, credit=5000)]
-
-
-def is_known(qm, queue):
-    try:
-        with qm.connect() as client:
-            client.sender(queue)
-        return True
-    except Refused:
-        return False
 
 
 def test_a_client_puts_and_gets_by_way_of_a_member(pair):

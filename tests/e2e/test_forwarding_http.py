@@ -1,7 +1,6 @@
 """Queues of a shared group over HTTP, at a member that does not own it: requests go on to the owner, and clients need
 not know."""
 
-import itertools
 import json
 import shutil
 import threading
@@ -10,23 +9,12 @@ import urllib.parse
 import pytest
 from proton import Message
 
-from engine import Engine
+from groups import is_known, owner_and_member, put, wait_for_state
 from manager import DEADLINE, shown_rows, wait_until
 from people import People
-from test_forwarding import is_known
 from test_http import TEXT, Web, basic, error
-from test_shared_groups import member, put, wait_for_state
 
-# Of groups: each test has its own.
-NUMBERS = itertools.count(1)
 LISTENERS = ["--http", "127.0.0.1:0", "--https", "127.0.0.1:0"]
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    engine = Engine(tmp_path_factory.mktemp("engine"))
-    yield engine
-    engine.stop()
 
 
 class Requests(Web):
@@ -75,14 +63,8 @@ def pair(managers, engine):
 
 
 def two(managers, engine, more="", **settings):
-    group = f"WEB{next(NUMBERS)}"
-    owner = member(managers, engine, "QM1", group, options=LISTENERS, **settings)
-    wait_for_state(owner, group, "OWNER")
-    owner.mqsc(f"DEFINE QLOCAL(F) QSGROUP({group})")
-    owner.mqsc(f"DEFINE QLOCAL(F.SMALL) QSGROUP({group}) MAXDEPTH(1) MAXMSGL(1000) FULL(REJECT)")
-    other = member(managers, engine, "QM2", group, more, options=LISTENERS, **settings)
-    wait_for_state(other, group, "STANDBY")
-    owner.group = other.group = group
+    queues = {"F": "", "F.SMALL": "MAXDEPTH(1) MAXMSGL(1000) FULL(REJECT)"}
+    owner, other = owner_and_member(managers, engine, queues, more, options=LISTENERS, **settings)
     if not more and not settings:
         wait_until(lambda: is_known(other, "F.SMALL"), "the member knows the queues")
     return owner, other

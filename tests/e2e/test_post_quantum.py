@@ -8,8 +8,9 @@ import pytest
 
 from channels import TLS, Route
 from manager import label, wait_until
+from modern import READS, Modern, inspected
 from sites import Site, clear, payloads, refused_get, refused_put
-from test_key_rotation import Users, key
+from test_key_rotation import key
 from test_reseal import reseal
 
 MANAGER = "MODERN"
@@ -24,15 +25,6 @@ QUALITIES = {
 }
 
 
-class Modern(Users):
-    """Users with P-256 keys at first; `modernise` gives them ML-DSA and ML-KEM keys beside."""
-
-    def modernise(self, name, signs="ml-dsa-65", reads="ml-kem-768"):
-        others = [option for other in self.identities if other != name for option in ("--share", other)]
-        for kind in (signs, reads):
-            self.cert("create", "--ring", name, "--dn", self.dn(name), "--key", kind, "--signer", "demo", *others)
-
-
 @pytest.fixture(scope="module")
 def site(managers):
     qm = managers(name=MANAGER)
@@ -42,12 +34,6 @@ def site(managers):
     yield site
     for client in site.clients.values():
         client.close()
-
-
-def inspected(site, tmp_path, message):
-    path = tmp_path / "message.der"
-    path.write_bytes(bytes(message.body))
-    return json.loads(site.qm.run("seal", "inspect", path, "--json").stdout)
 
 
 def algorithms(site, tmp_path, message):
@@ -64,7 +50,7 @@ def test_every_quality_is_sealed_and_opened_with_them_alone(site, tmp_path, qual
     if quality == "integrity":
         assert signers == ["ML-DSA-65 with SHA512"]
     else:
-        assert recipients == ["ML-KEM-768 with HKDF and SHA256, AES-256 key wrap"]
+        assert recipients == [READS]
     assert payloads(site.billing.get_all(queue)) == [b"0", b"1", b"2"]
 
 
@@ -75,14 +61,14 @@ def test_a_user_comes_from_old_keys_to_new_ones_with_messages_on_the_queue(site,
     assert algorithms(site, tmp_path, site.raw(queue)[0])[1] == ["ephemeral ECDH with SHA256, AES-256 key wrap"]
     site.set_policy(queue, f"{PRIVACY} PQC(ALLOWED)")
     site.orders.put(queue, clear(b"new"))
-    assert algorithms(site, tmp_path, site.raw(queue)[1])[1] == ["ML-KEM-768 with HKDF and SHA256, AES-256 key wrap"]
+    assert algorithms(site, tmp_path, site.raw(queue)[1])[1] == [READS]
     assert payloads(site.billing.get_all(queue, browse=True)) == [b"old", b"new"]
     # What is old is sealed anew before the old way ends.
     said = reseal(site, queue, "--where", "all")
     assert "2 messages sealed anew" in said
     site.set_policy(queue, f"{PRIVACY} PQC(REQUIRED)")
     for message in site.raw(queue):
-        assert algorithms(site, tmp_path, message)[1] == ["ML-KEM-768 with HKDF and SHA256, AES-256 key wrap"]
+        assert algorithms(site, tmp_path, message)[1] == [READS]
     assert payloads(site.billing.get_all(queue)) == [b"old", b"new"]
     # And back: a reader who knows nothing of them is served by NONE again.
     site.orders.put(queue, clear(b"still new"))

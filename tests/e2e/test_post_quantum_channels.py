@@ -7,10 +7,9 @@ import pytest
 
 from channels import TLS, Route, dead_letters, trust_each_other
 from manager import label, wait_until
+from modern import OLD_READS, READS, SIGNS, Modern
 from proton_driver import Refused
 from sites import clear, payloads
-from test_post_quantum import Modern
-from test_post_quantum_paths import OLD_READS, READS, SIGNS
 
 QUALITIES = {
     "integrity": "SIGNALG(SHA384) SIGNER('CN={signer},O=Demo')",

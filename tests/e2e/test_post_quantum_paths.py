@@ -8,9 +8,9 @@ import pytest
 from proton.reactor import Container, DurableSubscription
 
 from manager import label, wait_until
+from modern import READS, SIGNS, Modern, inspected
 from proton_driver import Refused
 from sites import Site, clear, copy, payloads, reason_and_cause
-from test_post_quantum import Modern
 from test_reseal import reseal
 from test_sign_batch import Stream
 
@@ -22,8 +22,6 @@ QUALITIES = {
     "confidentiality": "ENCALG(AES256) RECIP('{reader}') KEYREUSE(10)",
     "batch": f"SIGNALG(SHA384) ENCALG(AES256) {SIGNERS} RECIP('{{reader}}') SIGNBATCH(64)",
 }
-SIGNS, READS = "ML-DSA-65 with SHA384", "ML-KEM-768 with HKDF and SHA256, AES-256 key wrap"
-OLD_READS = "ephemeral ECDH with SHA256, AES-256 key wrap"
 # Enough that several wait to be signed.
 STREAM_MESSAGES, BATCH = 150, 64
 
@@ -46,12 +44,6 @@ def site(managers):
 
 def policy(quality, reader="billing", more="PQC(REQUIRED)"):
     return f"{QUALITIES[quality].replace('{reader}', f'{{{reader}}}')} {more}"
-
-
-def inspected(site, tmp_path, message):
-    path = tmp_path / "message.der"
-    path.write_bytes(bytes(message.body))
-    return json.loads(site.qm.run("seal", "inspect", path, "--json").stdout)
 
 
 def algorithms(site, tmp_path, message):

@@ -2,25 +2,20 @@
 required: an administrator with one role or none, a user with one right, a client that has not signed in, a partner."""
 
 import json
-import os
-import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 from proton.reactor import Container
 
 from channels import TLS, Route, dead_letters, trust_each_other
-from manager import BULLA, ERROR_QUEUE, label, shown_rows, wait_until
+from manager import ERROR_QUEUE, label, shown_rows, wait_until
+from modern import Modern
+from os_users import CHIEF, LOOKER, OPERATOR, STRANGER, as_root
 from proton_driver import Refused
 from sites import Site, clear, copy, payloads, reason_and_cause, refused_get
 from test_http import Web, basic, error
 from test_http_admin import command, done
-from test_post_quantum import Modern
 from test_sign_batch import Stream
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-LOOKER, OPERATOR, CHIEF, ROLELESS = 64001, 64002, 64003, 64004
 POLICY = "SIGNALG(SHA384) ENCALG(AES256) SIGNER('CN=orders,O=Demo') RECIP('CN=billing,O=Demo')"
 CANDIDATE = f"{POLICY} SIGNBATCH(64) PQC(REQUIRED)"
 BATCHED = "SIGNALG(SHA384) SIGNER('CN=orders,O=Demo') SIGNBATCH(64) PQC(REQUIRED)"
@@ -33,17 +28,9 @@ SET AUTHREC PROFILE(BATCHED) OBJTYPE(QUEUE) PRINCIPAL('orders') AUTHADD(PUT)
 
 
 @pytest.fixture(scope="module")
-def reachable():
-    """A directory that other users can reach, which pytest's own are not."""
-    with tempfile.TemporaryDirectory(prefix="bulla-rights-") as folder:
-        os.chmod(folder, 0o755)
-        yield Path(folder)
-
-
-@pytest.fixture(scope="module")
-def site(managers, reachable):
+def site(managers, program):
     """`orders` may put and `billing` may get, by new keys; `old` may put and has old keys alone; `mallory` may nothing."""
-    options = ["--admin-directory", reachable / "admin", "--http", "127.0.0.1:0", "--https", "127.0.0.1:0"]
+    options = ["--admin-directory", program.admin, "--http", "127.0.0.1:0", "--https", "127.0.0.1:0"]
     qm = managers(name="BULLA", options=options, grants=None)
     site = Site(qm, Modern(qm, "orders", "billing", "old", "mallory"))
     for user in ("orders", "billing", "mallory"):
@@ -64,28 +51,6 @@ def site(managers, reachable):
         client.close()
     assert qm.process.poll() is None, "".join(qm.log[-30:])
     assert qm.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def readable():
-    """The program as other users can start it: where it lies may be closed to them."""
-    program = os.open(BULLA, os.O_RDONLY)
-    yield program
-    os.close(program)
-
-
-@pytest.fixture
-def program(reachable, readable):
-    """Runs the program as another user, with the second socket's directory for its data."""
-
-    def run(user, *arguments):
-        return subprocess.run(
-            [f"/proc/self/fd/{readable}", *arguments, "--data", reachable / "admin"],
-            user=user, group=user, extra_groups=[], pass_fds=[readable], cwd="/", env={},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
-        )  # fmt: skip
-
-    return run
 
 
 def is_as_it_was(site):
@@ -110,7 +75,7 @@ ROLES = ["LOOK", "OPERATE", "ALL"]
 @as_root
 @pytest.mark.parametrize("role", [None, "LOOK", "OPERATE"])
 def test_a_role_gives_no_more_than_it_says_over_the_socket(site, program, role):
-    user = {None: ROLELESS, "LOOK": LOOKER, "OPERATE": OPERATOR}[role]
+    user = {None: STRANGER, "LOOK": LOOKER, "OPERATE": OPERATOR}[role]
     for text, takes in COMMANDS:
         answer = program(user, "mqsc", "-c", text)
         said = answer.stdout + answer.stderr
@@ -156,7 +121,7 @@ def test_who_looks_has_a_report_of_what_is_shown_and_of_no_file(site, program):
     assert answer.returncode == 0, answer
     assert {row["policy"] for row in shown["policies"]} == {"GUARDED", "BATCHED"}
     assert shown["certificates"] == []
-    answer = program(ROLELESS, "report", "algorithms", "--json")
+    answer = program(STRANGER, "report", "algorithms", "--json")
     assert answer.returncode == 4 and "2035" in answer.stderr, answer
     assert not json.loads(answer.stdout or "{}").get("policies")
 
@@ -164,7 +129,7 @@ def test_who_looks_has_a_report_of_what_is_shown_and_of_no_file(site, program):
 @as_root
 def test_who_looks_has_no_policy_checked_and_who_operates_none_that_is_not_set(site, program):
     for user, more, is_allowed in (
-        (LOOKER, (), False), (OPERATOR, (), True), (OPERATOR, ("--with", CANDIDATE), False), (ROLELESS, (), False),
+        (LOOKER, (), False), (OPERATOR, (), True), (OPERATOR, ("--with", CANDIDATE), False), (STRANGER, (), False),
     ):  # fmt: skip
         answer = program(user, "policy", "check", "GUARDED", *more)
         assert ("2035" not in answer.stderr + answer.stdout) == is_allowed, answer

@@ -1,33 +1,19 @@
 """Who may administer, and how much: users of the operating system with and without a role, over the second admin socket."""
 
 import json
-import os
-import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 
-from manager import BULLA, wait_until
+from manager import wait_until
+from os_users import CHIEF, GROUP, LOOKER, OPERATOR, STRANGER, as_root
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-
-# Numbers that no file of names has.
-LOOKER, OPERATOR, CHIEF, STRANGER, GROUP = 64001, 64002, 64003, 64004, 64100
+pytestmark = as_root
 EVENTS = "SYSTEM.ADMIN.QMGR.EVENT"
 
 
 @pytest.fixture(scope="module")
-def reachable():
-    """A directory that other users can reach, which pytest's own are not."""
-    with tempfile.TemporaryDirectory(prefix="bulla-roles-") as folder:
-        os.chmod(folder, 0o755)
-        yield Path(folder)
-
-
-@pytest.fixture(scope="module")
-def qm(managers, reachable):
-    manager = managers(name="ROLES", options=["--admin-directory", reachable / "admin"])
+def qm(managers, program):
+    manager = managers(name="ROLES", options=["--admin-directory", program.admin])
     manager.mqsc(
         f"""
         ALTER QMGR AUTHOREV(ENABLED)
@@ -40,36 +26,16 @@ def qm(managers, reachable):
     yield manager
     assert manager.process.poll() is None, "the queue manager ended by itself:\n" + "".join(manager.log[-30:])
     assert manager.stop() == 0
-    assert not (reachable / "admin/admin.sock").exists()
-
-
-@pytest.fixture(scope="module")
-def readable():
-    """The program as other users can start it: where it lies may be closed to them."""
-    program = os.open(BULLA, os.O_RDONLY)
-    yield program
-    os.close(program)
+    assert not (program.admin / "admin.sock").exists()
 
 
 @pytest.fixture
-def give(reachable, readable):
+def give(program):
     """Gives commands as another user; exit code and what was said."""
 
     def give(text, user, group=None, directory=None):
-        done = subprocess.run(
-            [f"/proc/self/fd/{readable}", "mqsc", "--data", directory or reachable / "admin", "-c", text],
-            user=user,
-            group=group or user,
-            extra_groups=[],
-            pass_fds=[readable],
-            cwd="/",
-            env={},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=60,
-        )
-        return done.returncode, done.stdout
+        done = program(user, "mqsc", "-c", text, group=group, data=directory)
+        return done.returncode, done.stdout + done.stderr
 
     return give
 

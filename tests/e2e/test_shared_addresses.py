@@ -4,9 +4,9 @@ import pytest
 from proton import Message
 from proton.utils import ConnectionClosed
 
+from groups import member, wait_for_state
 from manager import wait_until
 from proton_driver import Refused
-from test_shared_groups import engine, member, wait_for_state  # noqa: F401 (a fixture)
 
 
 @pytest.mark.parametrize("redirect", ["LINK", "CONNECTION", "FORWARD"])

@@ -9,10 +9,9 @@ from proton import Message
 
 import cms
 from channels import RETRY, TLS, status, wait_for_status
+from groups import Load, check, disturbed, taken, two_members, wait_for_state
 from manager import wait_until
 from people import People
-from test_shared_channels import Load, check, disturbed, taken, two_members
-from test_shared_groups import engine, wait_for_state  # noqa: F401 (a fixture)
 
 
 class Starts:

@@ -1,114 +1,13 @@
 """Channels of shared groups: they run at the owner, under the group's name; over a takeover each message arrives once."""
 
-import os
-import signal
-import threading
-import time
-
 import pytest
 from proton import Message
 
-from channels import RETRY, dead_letters, freeze, status, wait_for_status
+from channels import RETRY, dead_letters, status, wait_for_status
+from groups import BODY, Load, check, disturbed, taken, two_members, wait_for_state
 from manager import label, wait_until
 from proton_driver import Refused
 from proxy import BACK, Proxy
-from test_shared_groups import engine, member, wait_for_state  # noqa: F401 (a fixture)
-
-# Messages that a client has put and not heard of.
-WINDOW = 50
-BODY = bytes(300)
-
-
-class Load:
-    """Puts numbered messages at whichever queue manager takes them. One of which nothing was heard is not put again."""
-
-    def __init__(self, managers, queue):
-        self.managers, self.queue = managers, queue
-        self.next, self.tried, self.confirmed = 0, [], set()
-        self.ends = threading.Event()
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-
-    def run(self):
-        while not self.ends.is_set():
-            for manager in self.managers:
-                try:
-                    self.put_at(manager)
-                except Exception:
-                    # It is dead, or not the owner.
-                    self.ends.wait(0.05)
-
-    def put_at(self, manager):
-        with manager.connect() as client:
-            sender = client.sender(self.queue)
-            while not self.ends.is_set():
-                under_way = {}
-                try:
-                    for _ in range(WINDOW):
-                        number, self.next = self.next, self.next + 1
-                        self.tried.append(number)
-                        under_way[number] = sender.link.send(Message(id=number, body=BODY, inferred=True, durable=True))
-                    client.connection.wait(
-                        lambda: all(delivery.remote_state for delivery in under_way.values()), timeout=20, msg="puts"
-                    )
-                finally:
-                    accepted = [number for number, delivery in under_way.items() if delivery.remote_state == 0x24]
-                    self.confirmed.update(accepted)
-                if len(accepted) < WINDOW:
-                    return
-
-    def go_on(self, count):
-        """Waits until so many more are confirmed."""
-        until = len(self.confirmed) + count
-        wait_until(lambda: len(self.confirmed) >= until, f"{count} more messages are confirmed")
-
-    def end(self):
-        self.ends.set()
-        self.thread.join()
-
-
-def check(load, arrived):
-    """Each message that was confirmed is there, and none is there twice."""
-    assert len(arrived) == len(set(arrived)), "a message has arrived twice"
-    missing = load.confirmed - set(arrived)
-    assert not missing, f"{len(missing)} of {len(load.confirmed)} confirmed messages are missing: {sorted(missing)[:5]}"
-    assert set(arrived) <= set(load.tried)
-    print(f"{len(load.confirmed)} messages were confirmed of {len(load.tried)}, {len(arrived)} have arrived, each once")
-
-
-def taken(manager, queue):
-    with manager.connect() as client:
-        return [message.id for message in client.get_all(queue, credit=100_000)]
-
-
-def two_members(managers, engine, group):
-    made = []
-    for name, state in (("QM1", "OWNER"), ("QM2", "STANDBY")):
-        made.append(member(managers, engine, name, group, "REDIRECT(LINK)"))
-        wait_for_state(made[-1], group, state)
-    return made
-
-
-def disturbed(members, group, load, count):
-    """Under load: the owner is killed, the next one is killed, and the one after that is stopped and goes on."""
-    first, second = members
-    load.go_on(count)
-    first.kill()
-    wait_for_state(second, group, "OWNER")
-    load.go_on(count)
-    first.start()
-    wait_for_state(first, group, "STANDBY")
-    second.kill()
-    wait_for_state(first, group, "OWNER")
-    load.go_on(count)
-    second.start()
-    wait_for_state(second, group, "STANDBY")
-    freeze(first)
-    wait_for_state(second, group, "OWNER")
-    os.kill(first.process.pid, signal.SIGCONT)
-    load.go_on(count)
-    wait_for_state(first, group, "STANDBY")
-
 
 def test_a_channel_sends_each_message_once_while_owners_are_killed(managers, engine):
     first, second = two_members(managers, engine, "SENDING")

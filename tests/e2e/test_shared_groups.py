@@ -16,54 +16,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from engine import Engine, free_ports, program
-from manager import BULLA, DEADLINE, label, shown_rows, wait_until
+from engine import Engine, program
+from manager import BULLA, DEADLINE, label, wait_until
+from groups import bodies, member, put, status, wait_for_state
 from people import People
 from proton import Message, Timeout
 from proton.utils import LinkDetached
 from proton_driver import Refused
 from test_jms import Lines
 from units import Unit
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    engine = Engine(tmp_path_factory.mktemp("engine"))
-    yield engine
-    engine.stop()
-
-
-def status(qm, group):
-    done = qm.run("mqsc", "--data", qm.data, "--json", "-c", f"DISPLAY QSGSTATUS({group}) ALL")
-    return shown_rows(done.stdout)[0]
-
-
-def wait_for_state(qm, group, state):
-    try:
-        wait_until(lambda: status(qm, group)["STATE"] == state, f"{group} is {state} at {qm.name}")
-    except AssertionError as error:
-        raise AssertionError(f"{error}: {status(qm, group)}\n{''.join(qm.log[-10:])}") from None
-
-
-def member(managers, engine, name, group, more="", **settings):
-    """A queue manager that takes part in the group; its port stays what it is when it starts again."""
-    port = free_ports(1)[0]
-    qm = managers(name, name=name, amqp_port=port, **settings)
-    address = f"CONNAME('127.0.0.1:{port}')"
-    qm.mqsc(f"DEFINE QSGROUP({group}) {engine.attributes} {address} {more}\nSTART QSGROUP({group})")
-    return qm
-
-
-def put(qm, queue, bodies):
-    with qm.connect() as client:
-        sender = client.sender(queue)
-        for body in bodies:
-            sender.send(Message(body=body, durable=True))
-
-
-def bodies(qm, queue):
-    with qm.connect() as client:
-        return [message.body for message in client.get_all(queue)]
 
 
 def test_a_queue_s_messages_are_there_when_its_owner_was_killed(managers, engine):

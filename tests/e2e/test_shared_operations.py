@@ -11,10 +11,10 @@ import pytest
 from proton import ConnectionException, Message
 
 from engine import Engine
+from groups import bodies, member, put, status, wait_for_state
 from manager import BULLA, wait_until
 from proton_driver import Refused
 from test_jms import Lines
-from test_shared_groups import bodies, member, put, status, wait_for_state
 
 # Another build, that the one under test is replaced by; its copy where there is none.
 NEXT = os.environ.get("BULLA_NEXT", BULLA)

@@ -8,11 +8,11 @@ import time
 import pytest
 from proton import Message
 
+from groups import member, status, wait_for_state
 from manager import wait_until
 from people import People
 from proton_driver import Refused
 from test_events import MANAGER, events
-from test_shared_groups import engine, member, status, wait_for_state  # noqa: F401 (a fixture)
 
 # A member looks at rings each two seconds; within so many it has looked twice.
 LOOKS_SECONDS = 4.5

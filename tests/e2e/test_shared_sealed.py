@@ -10,11 +10,10 @@ from types import SimpleNamespace
 import pytest
 from proton import Message
 
-from engine import Engine
+from groups import member, status, wait_for_state
 from manager import label, wait_until
 from proxy import BACK, OUT, Proxy
 from test_jms import Lines
-from test_shared_groups import member, status, wait_for_state
 from transit import Server
 
 # Of groups: each test has its own.
@@ -26,13 +25,6 @@ SECRET = "two tons of barley for the temple"
 LEASE_SECONDS = 1.0
 # What is not to come would have come by then.
 SOON = 1.0
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    engine = Engine(tmp_path_factory.mktemp("engine"))
-    yield engine
-    engine.stop()
 
 
 @pytest.fixture(scope="module")
