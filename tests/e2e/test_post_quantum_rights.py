@@ -2,6 +2,9 @@
 required: an administrator with one role or none, a user with one right, a client that has not signed in, a partner."""
 
 import json
+import socket
+import ssl
+import threading
 
 import pytest
 from proton.reactor import Container
@@ -98,6 +101,53 @@ def test_a_role_gives_no_more_than_it_says_over_http(site, user, role):
     with Web(site.qm) as web:
         error(command(web, "DISPLAY ALGUSE(*)"), 401)
     is_as_it_was(site)
+
+
+# By which groups the keys of TLS are agreed on, and who hears of it.
+GROUPS = [
+    ("DISPLAY CHANNEL(STRONG) SSLGROUPS", "LOOK"),
+    ("DISPLAY QMGR SSLGROUPS", "LOOK"),
+    ("DISPLAY CHSTATUS(*) SSLGROUP", "LOOK"),
+    ("DISPLAY CONN(*) SSLGROUP", "LOOK"),
+    ("ALTER CHANNEL(STRONG) CHLTYPE(RCVR) SSLGROUPS('x25519')", "ALL"),
+    ("DEFINE CHANNEL(STRONG) CHLTYPE(RCVR) SSLCIPH(TLS_AES_256_GCM_SHA384) REPLACE", "ALL"),
+    ("ALTER QMGR SSLGROUPS('x25519')", "ALL"),
+]
+STRONG = f"DEFINE CHANNEL(STRONG) CHLTYPE(RCVR) {TLS} SSLGROUPS('X25519MLKEM768') REPLACE"
+
+
+def groups(site):
+    return [site.qm.mqsc(f"DISPLAY {of} SSLGROUPS").strip() for of in ("CHANNEL(STRONG)", "QMGR")]
+
+
+@as_root
+@pytest.mark.parametrize("role", [None, "LOOK", "OPERATE", "ALL"])
+def test_groups_of_tls_are_shown_by_look_and_set_by_all_over_the_socket(site, program, role):
+    site.qm.mqsc(STRONG)
+    before = groups(site)
+    user = {None: STRANGER, "LOOK": LOOKER, "OPERATE": OPERATOR, "ALL": CHIEF}[role]
+    for text, takes in GROUPS:
+        answer = program(user, "mqsc", "-c", text)
+        said = answer.stdout + answer.stderr
+        if role and ROLES.index(role) >= ROLES.index(takes):
+            assert "2035" not in said, (text, said)
+        else:
+            assert answer.returncode != 0 and "2035" in said, (text, said)
+    assert (groups(site) == before) == (role != "ALL")
+    site.qm.mqsc(f"{STRONG}\nALTER QMGR SSLGROUPS(' ')")
+
+
+@pytest.mark.parametrize(("user", "role"), [("orders", None), ("mallory", None), ("lily", "LOOK"), ("olaf", "OPERATE")])
+def test_groups_of_tls_are_no_matter_of_who_may_put_or_look_over_http(site, user, role):
+    site.qm.mqsc(STRONG)
+    before = groups(site)
+    with Web(site.qm, tls=True, authorization=basic(user, site.qm.passwords[user])) as web:
+        for text, takes in GROUPS:
+            if not role or ROLES.index(role) < ROLES.index(takes):
+                assert error(command(web, text), 403) == (2035, "role"), text
+            else:
+                assert done(command(web, text))["overallReasonCode"] == 0, text
+    assert groups(site) == before
 
 
 @as_root
@@ -259,6 +309,85 @@ def test_a_partner_puts_by_its_user_s_right_and_keys_and_reads_nothing(site, par
             client.get("GUARDED", wait=2)
     assert refused.value.cause == "signer-not-authorised"
     route.stop()
+
+
+class Weaker(threading.Thread):
+    """A partner's way to the other end that agrees on a curve, whatever the channel's ends would. It takes a connection
+    without TLS, and goes on over TLS by the partner's certificate, with a server name of its choice."""
+
+    def __init__(self, partner, port, name):
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port, self.far, self.name = self.listener.getsockname()[1], port, name
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
+        self.context.set_ecdh_curve("prime256v1")
+        self.context.load_cert_chain(partner.data / "tls/server.pem", partner.data / "tls/server.key")
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(("127.0.0.1", self.far))
+                far = self.context.wrap_socket(far, server_hostname=self.name)
+            except OSError:
+                near.close()
+                continue
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self.copy, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def copy(one, other):
+        try:
+            while data := one.recv(65536):
+                other.sendall(data)
+        except (OSError, ValueError):
+            pass
+        for end in (one, other):
+            end.close()
+
+    def end(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.join()
+
+
+@pytest.mark.parametrize("asks", ["the channel", "the queue manager"])
+def test_no_partner_makes_a_channel_fall_to_a_weaker_group(site, partner, asks):
+    """Neither by a server name of its own, for which the listener's groups count, nor by that of the channel."""
+    only = "SSLGROUPS('X25519MLKEM768')"
+    receiver = f"{TLS} MCAUSER('orders') {only if asks == 'the channel' else ''}"
+    route = Route(partner, site.qm, sender="", receiver=receiver, start=False)
+    site.qm.mqsc(f"SET AUTHREC PROFILE({route.queue}) OBJTYPE(QUEUE) PRINCIPAL('orders') AUTHADD(PUT)")
+    route.put(range(3))
+    ways = []
+
+    def come_by(name):
+        ways.append(Weaker(partner, site.qm.ports["amqps"], name))
+        partner.mqsc(f"ALTER CHANNEL({route.channel}) CHLTYPE(SDR) CONNAME('127.0.0.1({ways[-1].port})')")
+        route.start()
+
+    if asks == "the queue manager":
+        site.qm.mqsc(f"ALTER QMGR {only}")
+    for name in ("localhost", f"{route.channel.lower()}.chl.bulla"):
+        logged = len(site.qm.log)
+        come_by(name)
+        refused = lambda: any("group-mismatch" in line for line in list(site.qm.log)[logged:])  # noqa: E731,B023
+        wait_until(refused, "the end that is called says why")
+        partner.mqsc(f"STOP CHANNEL({route.channel}) MODE(FORCE)", code=None)
+        assert route.far_status().get("STATUS") != "RUNNING" and site.qm.depth(route.queue) == 0
+    # Where a curve is allowed the same way passes.
+    site.qm.mqsc(f"ALTER QMGR SSLGROUPS(' ')\nALTER CHANNEL({route.channel}) CHLTYPE(RCVR) SSLGROUPS(' ')")
+    come_by("localhost")
+    route.wait_for_arrival(3)
+    assert route.far_status()["SSLGROUP"] == "secp256r1"
+    route.stop()
+    for way in ways:
+        way.end()
 
 
 def report(site, *options):
