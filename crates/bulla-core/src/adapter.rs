@@ -46,8 +46,8 @@ const HOLD_MAX: Duration = Duration::from_millis(10);
 /// Tasks of one user, or of one channel's connection, that may be under way at once: enough for full lanes, and no
 /// more, so that one whose token is away does not keep the others waiting.
 const TASKS_OF_ASKER_MAX: usize = 128;
-/// The same where messages may share a signature: half of them are in the signature that is being made, and half wait
-/// for the next one, so a policy's batches are full up to SIGNBATCH(256).
+/// The same where messages may share a signature, or two batches of the policy where that is more: one is being signed,
+/// and the other waits for the next signature.
 const SHARING_OF_ASKER_MAX: usize = 512;
 /// Tasks that may be under way at once, of 64 askers whose keys are away; more wait in line, where users and channels
 /// have their turns.
@@ -86,7 +86,19 @@ pub enum MaySign {
     /// Those of a user that wait under this policy share one (SIGNBATCH).
     Together(Arc<Policy>),
     /// The same, after a device has wrapped a content key for each.
-    OnceWrapped,
+    OnceWrapped(Arc<Policy>),
+}
+
+impl MaySign {
+    /// How many such tasks of one asker may be under way.
+    fn under_way_max(&self) -> usize {
+        match self {
+            MaySign::Alone => TASKS_OF_ASKER_MAX,
+            MaySign::Together(policy) | MaySign::OnceWrapped(policy) => {
+                SHARING_OF_ASKER_MAX.max(2 * policy.sign_batch as usize)
+            }
+        }
+    }
 }
 
 /// Who waits for a task.
@@ -591,8 +603,10 @@ impl Inbox {
         }
         let Self { tasks, under_way, shares, .. } = self;
         let few = |new: &New| {
-            let shares = matches!(new.work, Work::Seal(_, MaySign::Together(_) | MaySign::OnceWrapped));
-            let most = if shares { SHARING_OF_ASKER_MAX } else { TASKS_OF_ASKER_MAX };
+            let most = match &new.work {
+                Work::Seal(_, may_sign) => may_sign.under_way_max(),
+                _ => TASKS_OF_ASKER_MAX,
+            };
             under_way.get(&new.who.number()).is_none_or(|count| *count < most)
         };
         let may = |number| match now {

@@ -3,7 +3,7 @@
 //! `cargo bench -p bulla-seal --bench timing` opens signed and encrypted messages that fail in different ways, in
 //! random order, and compares the times of each way with those of the first (`leak/mod.rs` says how). AES-CBC: bad
 //! padding; rubbish inside; a changed payload; a wrong signature. AES-GCM: a changed first byte, a changed last byte.
-//! The signer has an RSA or an EC key, the reader the other kind; the signer was seen before or not. The first way is
+//! The signer has an RSA or an EC key and the reader the other kind, or ML-DSA and RSA; the signer was seen before or not. The first way is
 //! there twice and must not be told from itself. A control, a payload 64 times as long, must be told apart. Arguments:
 //! samples of each way (10,000 by default), different messages of each way (by default as many, so that each is opened
 //! once), and a word that the name of a row must contain. The exit code is 1 if a verdict is not the expected one.
@@ -18,14 +18,16 @@ mod leak;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bulla_device::{CpuDevice, Digest};
-use bulla_seal::policy::ContentCipher;
+use bulla_device::{CpuDevice, Digest, MlDsa};
+use bulla_seal::certificate::KeySpec;
+use bulla_seal::policy::{ContentCipher, Pqc};
 use bulla_seal::ring::Ring;
 use bulla_seal::{OpenError, Opener, Policy, drive};
 use bytes::Bytes;
 use common::damaged::{Maker, ways};
 use common::*;
 
+const ML_DSA: KeySpec = KeySpec::MlDsa(MlDsa::MlDsa65);
 /// Different messages of a control, which are long.
 const CONTROL_MESSAGES: usize = 32;
 /// The first openings, which warm the caches and are not counted.
@@ -38,19 +40,25 @@ fn main() {
     let wanted = arguments.next().unwrap_or_default();
     println!("{samples} refused messages of each way in random order, {different} different ones;");
     println!("the greatest |t| of {:?} against the first way", leak::PERCENTILES);
-    println!("{:<14} {:<8} {:<18} {:>10} {:>8}  verdict", "cipher", "signer", "", "median, µs", "|t|");
+    println!("{:<14} {:<11} {:<18} {:>10} {:>8}  verdict", "cipher", "signer", "", "median, µs", "|t|");
     let mut as_expected = true;
     for cipher in [ContentCipher::Aes256Gcm, ContentCipher::Aes256Cbc] {
-        for (spec, other) in [(RSA, P256), (P256, RSA)] {
+        for (spec, other) in [(RSA, P256), (P256, RSA), (ML_DSA, RSA)] {
             let world = World::new();
             let (alice, bob) = (world.person("alice", spec), world.person("bob", other));
             let sender = world.ring("alice", &[&alice], &[&bob]);
             let reader = world.ring("bob", &[&bob], &[&alice]);
-            let policy = policy_of(Some(Digest::Sha256), Some(cipher), &[&bob]);
-            let policy = Arc::new(Policy { signers: vec![alice.dn.clone()], ..policy });
+            // ML-DSA takes SHA-512 alone (RFC 9882).
+            let (digest, pqc, kind) = match spec {
+                ML_DSA => (Digest::Sha512, Pqc::Allowed, "ML-DSA"),
+                RSA => (Digest::Sha256, Pqc::None, "RSA"),
+                _ => (Digest::Sha256, Pqc::None, "EC"),
+            };
+            let policy = policy_of(Some(digest), Some(cipher), &[&bob]);
+            let policy = Arc::new(Policy { signers: vec![alice.dn.clone()], pqc, ..policy });
             let mut maker = Maker::new(&policy, &sender, bound());
             for known in [true, false] {
-                let (kind, seen) = (if spec == RSA { "RSA" } else { "EC" }, if known { "seen" } else { "new" });
+                let seen = if known { "seen" } else { "new" };
                 let signer = format!("{kind} {seen}");
                 if !format!("{cipher} {signer}").contains(&wanted) {
                     continue;
@@ -73,7 +81,7 @@ fn main() {
                     let (expected, said) = leak::verdict(t, way.alike);
                     as_expected &= expected;
                     let median = leak::median(measured);
-                    println!("{cipher:<14} {signer:<8} {:<18} {median:>10.2} {t:>8.2}  {said}", way.name);
+                    println!("{cipher:<14} {signer:<11} {:<18} {median:>10.2} {t:>8.2}  {said}", way.name);
                 }
             }
         }

@@ -770,20 +770,22 @@ fn messages_that_wait_while_one_is_signed_share_the_next_signature() {
     assert_eq!(pool.meters.sealing.signs, 3, "counted as often as it was done");
 }
 
-/// More of a user's messages than tasks of other kinds may be under way, or no batch would be of 256.
+/// More of a user's messages than tasks of other kinds may be under way, or no batch would be of 256, or of 1,024.
 #[test]
 fn a_batch_is_as_full_as_the_policy_lets_it_be() {
-    let user = Signing::new(256);
-    let (mut pool, told, let_go) = held([]);
-    let who = bulla_device::Asker::new(7);
-    pool.seal(0, &who, &user.sealers[0], user.now);
-    told.recv_timeout(PATIENCE).unwrap();
-    (1..=256).for_each(|slot| pool.seal(slot, &who, &user.sealers[0], user.now));
-    pool.all_begun();
-    let_go.send(()).unwrap();
-    let sealed = pool.sealed(257);
-    let places = [1, 256].map(|at| user.place(at, sealed[at].as_ref().unwrap()));
-    assert_eq!(places, [Some((0, 256)), Some((255, 256))]);
+    for most in [256, 1024] {
+        let user = Signing::new(most);
+        let (mut pool, told, let_go) = held([]);
+        let who = bulla_device::Asker::new(7);
+        pool.seal(0, &who, &user.sealers[0], user.now);
+        told.recv_timeout(PATIENCE).unwrap();
+        (1..=u64::from(most)).for_each(|slot| pool.seal(slot, &who, &user.sealers[0], user.now));
+        pool.all_begun();
+        let_go.send(()).unwrap();
+        let sealed = pool.sealed(most as usize + 1);
+        let places = [1, most as usize].map(|at| user.place(at, sealed[at].as_ref().unwrap()));
+        assert_eq!(places, [Some((0, most)), Some((most - 1, most))]);
+    }
 }
 
 /// Where several signatures can be made at once, or messages come faster than one is made.

@@ -258,7 +258,7 @@ impl Task<'_> {
         });
         let may_sign = match policy.sign_batch {
             0 | 1 => MaySign::Alone,
-            _ if policy.encrypt.is_some() => MaySign::OnceWrapped,
+            _ if policy.encrypt.is_some() => MaySign::OnceWrapped(policy.clone()),
             _ => MaySign::Together(policy.clone()),
         };
         let work = Work::Seal(start, may_sign);

@@ -23,10 +23,9 @@ use std::time::{Duration, SystemTime};
 /// Compare predictions with this machine: predict first, then measure
 ///
 /// Some fifty configurations that calibration has not seen: qualities, keys, shared signatures, reuse, payloads, pairs
-/// and devices. Each
-/// is predicted at the speed at which this machine was calibrated, and after each run at the speed that the cores had
-/// meanwhile: that is what counts. The exit code is 8 where the median error of the rates is beyond 7 %, or the worst
-/// beyond 20 %.
+/// and devices. Each is predicted at the speed at which this machine was calibrated, and after each run at the speed
+/// that the cores had meanwhile: that is what counts. The exit code is 8 where the median error of the rates is beyond
+/// 7 %, or the worst beyond 20 %.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
     /// The profile; without it this machine's, as `bulla plan calibrate` left it

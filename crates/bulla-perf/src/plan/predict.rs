@@ -5,7 +5,7 @@ use super::mva::{self, Station};
 use super::operations::Class;
 use super::profile::{Device, DeviceKind, Operation, Place, Profile, SerialChannel};
 use super::queueing;
-use super::simulation::{self, Pace, SHARING_OF_ASKER_MAX, Settings, Shape, System};
+use super::simulation::{self, Pace, Settings, Shape, System};
 use crate::configuration::{Configuration, Quality};
 use crate::error::{Error, Result};
 use crate::result::Latency;
@@ -506,8 +506,8 @@ pub fn demand(system: &System) -> Demand {
     let mut stations = Vec::new();
     let mut threads = Vec::new();
     let mut on_device: BTreeMap<Place2, f64> = BTreeMap::new();
-    // At most what is in flight of a pair waits, and no more than a connection may have under way.
-    let batch = class.sign_batch.min(system.window).clamp(1, SHARING_OF_ASKER_MAX);
+    // At most what is in flight of a pair waits.
+    let batch = class.sign_batch.min(system.window).max(1);
     let shares = f64::from(u8::from(batch > 1));
     for (operation, count) in class.operations(f64::from(batch)) {
         let best = system.devices.iter().filter_map(|(_, device)| {

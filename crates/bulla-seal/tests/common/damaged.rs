@@ -97,7 +97,8 @@ impl Maker {
                 Step::Done(sealed) => return sealed.der,
                 leaf @ Step::Leaf(..) => step = leaf.alone(),
                 Step::Device(job, go_on) => {
-                    let signs = matches!(job.work.operation(), Operation::RsaSign | Operation::EcdsaSign);
+                    use Operation::{EcdsaSign, MlDsaSign, RsaSign};
+                    let signs = matches!(job.work.operation(), RsaSign | EcdsaSign | MlDsaSign);
                     let mut cpu = CpuDevice::new("cpu");
                     let answer =
                         drive(Step::Device(job, Box::new(|answer| Ok::<_, OpenError>(Step::Done(answer)))), &mut cpu);

@@ -420,11 +420,12 @@ impl Simulation<'_> {
 
     /// The next task whose asker has not too many under way; askers have their turns.
     fn next_task(&mut self) -> Option<Task> {
-        let shares = self.system.class.sign_batch > 1;
+        let sign_batch = self.system.class.sign_batch;
+        let sharing_max = SHARING_OF_ASKER_MAX.max(2 * sign_batch);
         let askers = self.pool.tasks.len();
         for step in 0..askers {
             let asker = (self.pool.next_asker + step) % askers;
-            let most = if shares && !opens(asker) { SHARING_OF_ASKER_MAX } else { TASKS_OF_ASKER_MAX };
+            let most = if sign_batch > 1 && !opens(asker) { sharing_max } else { TASKS_OF_ASKER_MAX };
             if self.pool.under_way[asker] >= most {
                 continue;
             }

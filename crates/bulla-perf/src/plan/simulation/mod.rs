@@ -30,9 +30,10 @@ const TURN_ITEMS_MAX: usize = 128;
 /// Tasks an adapter takes up in one turn, and that may be under way for a connection, as in the program.
 const ADAPTER_TASKS_MAX: usize = 16;
 const TASKS_OF_ASKER_MAX: u32 = 128;
-/// The same where messages may share a signature: those that wait for nothing else are taken up beside the others.
+/// The same where messages may share a signature: those that wait for nothing else are taken up beside the others, and
+/// two batches at least may be under way.
 const SHARING_PER_TURN: usize = 256;
-pub(in crate::plan) const SHARING_OF_ASKER_MAX: u32 = 512;
+const SHARING_OF_ASKER_MAX: u32 = 512;
 /// An adapter that computes itself tells after so much of it what is done, and shares what is left and takes longer
 /// than the second with one that has nothing to do, as in the program; microseconds.
 const SLICE_US: f64 = 1000.0;
