@@ -147,6 +147,16 @@ def test_what_waits_shares_a_signature_and_each_message_opens_alone(site, tmp_pa
     assert qm.depth("BATCHED") == 0 and not qm.errors()
 
 
+@pytest.mark.parametrize("sign_batch, credit", [(1, 256), (64, 256), (256, 1024), (1024, 4096)])
+def test_a_link_may_have_several_batches_under_way(site, sign_batch, credit):
+    qm, people = site
+    qm.mqsc(policy(people, "integrity", sign_batch))
+    with qm.connect("orders") as client:
+        link = client.sender("BATCHED").link
+        client.connection.wait(lambda: link.credit > 0, timeout=60, msg="credit")
+        assert link.credit == credit
+
+
 def test_one_message_at_a_time_has_a_signature_of_its_own(site, tmp_path):
     qm, people = site
     qm.mqsc(policy(people, "integrity"))

@@ -43,6 +43,8 @@ const SLICE: Duration = Duration::from_millis(1);
 const SHARED_MIN: Duration = Duration::from_micros(150);
 /// How long messages that could be signed wait for others at most, while the processor has other work.
 const HOLD_MAX: Duration = Duration::from_millis(10);
+/// The same, in times of the signature before.
+const HOLD_SIGNATURES: u32 = 4;
 /// Tasks of one user, or of one channel's connection, that may be under way at once: enough for full lanes, and no
 /// more, so that one whose token is away does not keep the others waiting.
 const TASKS_OF_ASKER_MAX: usize = 128;

@@ -861,7 +861,7 @@ fn a_part_of_a_batch_is_signed_when_the_processor_has_nothing_else_to_do() {
 
 /// However much others have to do.
 #[test]
-fn a_part_of_a_batch_waits_no_longer_than_a_signature_takes() {
+fn a_part_of_a_batch_waits_no_longer_than_some_signatures_take() {
     const OTHERS: u64 = 50;
     let [user, other] = [Signing::with(KeySpec::Rsa(2048), 8), Signing::with(KeySpec::Rsa(4096), 8)];
     let (pool, told) = (Pool::new([]), Arc::new(Mutex::new(Vec::new())));

@@ -21,6 +21,9 @@ use std::sync::Arc;
 pub const CREDIT_CLEAR: u32 = 1000;
 /// Credit of a link whose messages are sealed or checked first: they wait in memory for that.
 pub const CREDIT_PROTECTED: u32 = 256;
+/// The same where messages share signatures, in batches of the policy, where that is more: a link gets new credit when it
+/// has used a half, and then a batch is being signed and another one comes.
+const CREDIT_SIGN_BATCHES: u32 = 4;
 /// Messages of one link that may be with the adapters: its credit of publications, with copies for 256 subscriptions.
 /// One that comes beyond it is refused.
 const PENDING_MESSAGES_MAX: usize = CREDIT_PROTECTED as usize * 256;
@@ -150,8 +153,13 @@ impl Producer {
     /// Full credit of this link. An anonymous relay's messages may each be for a protected queue.
     #[inline]
     pub fn credit_full(&self) -> u32 {
-        let protected = self.route.as_ref().is_none_or(|route| route.policy.is_some());
-        if protected { CREDIT_PROTECTED } else { CREDIT_CLEAR }
+        let Some(route) = &self.route else { return CREDIT_PROTECTED };
+        match &route.policy {
+            None => CREDIT_CLEAR,
+            // There may be many copies of each with the adapters.
+            Some(_) if self.publishing.is_some() => CREDIT_PROTECTED,
+            Some(policy) => CREDIT_PROTECTED.max(policy.sign_batch.saturating_mul(CREDIT_SIGN_BATCHES)),
+        }
     }
 
     /// What is missing of its full credit; 0 where it has enough, or where as much is with the adapters as may be.

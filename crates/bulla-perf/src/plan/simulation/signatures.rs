@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 const SIGNATURES_MAX: usize = ADAPTER_TASKS_MAX;
 /// How long messages that could be signed are held for others at most, as in the program; microseconds.
 const HOLD_MAX_US: f64 = 10_000.0;
+/// The same, in times of the signature before.
+const HOLD_SIGNATURES: f64 = 4.0;
 
 /// A link's messages that are to be signed, whose policy is its own.
 #[derive(Debug, Default)]
@@ -61,14 +63,14 @@ impl Simulation<'_> {
         }
     }
 
-    /// A signature is made: its task, and the others that it proves, go on. `hold_us`: what it took the processor.
-    pub(super) fn signed(&mut self, task: Task, hold_us: f64, stage: &mut Stage) {
+    /// A signature is made: its task, and the others that it proves, go on. `took_us` is the processor's time, 0 for a device.
+    pub(super) fn signed(&mut self, task: Task, took_us: f64, stage: &mut Stage) {
         let at = self.messages[task.message].link;
         let others = self.links[at].unsigned.sharing.remove(&task.message).unwrap_or_default();
         self.signatures.made += 1;
         self.signatures.proved += others.len() as u64 + 1;
         if self.system.class.sign_batch > 1 {
-            stage.made.push((at, hold_us.min(HOLD_MAX_US)));
+            stage.made.push((at, (HOLD_SIGNATURES * took_us).min(HOLD_MAX_US)));
         }
         self.advance(task, stage);
         for other in others {
