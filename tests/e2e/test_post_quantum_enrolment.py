@@ -1,12 +1,14 @@
 """Certificates for keys that withstand a quantum computer, from an authority that has such a key itself: what can be asked
 for, and what is refused by name."""
 
+import json
+
 import pytest
 
-from manager import BULLA, run
+from manager import BULLA, run, wait_until
 
 SIGN = """#!/bin/sh
-cd {folder} && cat > request.csr &&
+cd {folder} && rm -f new.pem && cat > request.csr &&
 {bulla} cert sign request.csr --signer company --out new.pem --data {folder}/data >&2 &&
 cat new.pem {folder}/ca.pem
 """
@@ -66,6 +68,33 @@ def test_no_authority_is_asked_for_an_ml_kem_key_which_signs_no_request(data):
         done = run(*command, "--data", data)
         assert done.returncode == 1 and "a key of type ML-KEM signs nothing, so no request either" in said(done), done
     assert not (data.parent / "company/request.csr").exists()
+
+
+def keys(data):
+    """The keys of the ring of `orders`, by serial number."""
+    listed = json.loads(run("cert", "list", "--ring", "orders", "--json", "--data", data).stdout)
+    return {one["serial"]: (one["key_type"], one["key_size"]) for one in listed if one["private_key"]}
+
+
+def test_with_keys_of_both_kinds_each_renews_as_its_kind_can(data):
+    """`key` is for those whose place it can take, and the other key of the ring is not held up."""
+    configure(data, "p256")
+    assert run("key", "enrol", "orders", "--data", data).returncode == 0
+    company = data.parent / "company/data"
+    beside = ("--ring", data / "rings/orders", "--dn", "CN=orders,O=Demo", "--key", "ml-dsa-65", "--signer", "company")
+    made = run("cert", "create", *beside, "--data", company)
+    assert made.returncode == 0, made
+    before = keys(data)
+    configure(data, "p384")
+    for serial in before:
+        # A certificate must begin a second after the one before, and this authority's begins when it is asked.
+        enrol = lambda: said(run("key", "enrol", "orders", "--serial", serial, "--data", data))  # noqa: E731,B023
+        wait_until(lambda: "seals from now on" in enrol(), f"the key {serial} is renewed")  # noqa: B023
+    after = keys(data)
+    new = sorted(key for serial, key in after.items() if serial not in before)
+    assert (len(after), new) == (4, [("ML-DSA", 65), ("NISTECC", 384)]), after
+    unknown = run("key", "enrol", "orders", "--serial", "4711", "--data", data)
+    assert unknown.returncode != 0 and "no key with serial number 4711" in said(unknown), unknown
 
 
 def test_an_ml_dsa_key_takes_no_old_key_s_place(data):

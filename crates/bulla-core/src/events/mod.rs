@@ -106,6 +106,8 @@ pub enum Event {
         place: String,
         /// The authority that was asked, by its name in `enrolment.toml`.
         authority: String,
+        /// Serial number of the certificate that was to be renewed, hexadecimal; none where there is none yet.
+        serial: Option<String>,
         /// Why.
         why: String,
         /// Failures in a row.
@@ -277,9 +279,19 @@ impl Event {
                     _ => crate::warning!("{place}: the certificate of {subject} expires in {days} days, at {at}"),
                 }
             }
-            Event::EnrolmentFailed { place, authority, why, failures, not_after, retry_seconds, is_pressing } => {
+            Event::EnrolmentFailed {
+                place,
+                authority,
+                serial,
+                why,
+                failures,
+                not_after,
+                retry_seconds,
+                is_pressing,
+            } => {
+                let serial = serial.as_deref().unwrap_or_default();
                 let until = match not_after {
-                    Some(not_after) => format!("the one that there is ends at {}", calendar::rfc3339(*not_after)),
+                    Some(not_after) => format!("the certificate {serial} ends at {}", calendar::rfc3339(*not_after)),
                     None => "there is none".to_owned(),
                 };
                 let what = format!(
@@ -367,9 +379,10 @@ impl Event {
                 "notafter": calendar::rfc3339(*not_after),
                 "days": days,
             }),
-            Event::EnrolmentFailed { place, authority, why, failures, not_after, retry_seconds, .. } => json!({
+            Event::EnrolmentFailed { place, authority, serial, why, failures, not_after, retry_seconds, .. } => json!({
                 "place": place,
                 "authority": authority,
+                "serial": serial,
                 "why": cut(why),
                 "failures": failures,
                 "notafter": not_after.map(calendar::rfc3339),

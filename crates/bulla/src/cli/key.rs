@@ -53,6 +53,9 @@ enum KeyCommand {
 struct EnrolArgs {
     /// The user
     user: String,
+    /// Serial number of the key to renew; without it the one whose renewal was begun, or that is due first
+    #[arg(long, value_name = "SERIAL")]
+    serial: Option<String>,
     #[command(flatten)]
     passphrase: PassphraseArgs,
 }
@@ -81,7 +84,7 @@ struct RotateArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "signer")]
     certificate: Option<PathBuf>,
     /// Call the change off, as long as the new key is not in use
-    #[arg(long, conflicts_with_all = ["key", "overlap", "serial", "request", "certificate", "signer"])]
+    #[arg(long, conflicts_with_all = ["key", "overlap", "request", "certificate", "signer"])]
     cancel: bool,
     #[command(flatten)]
     signer: SignerArgs,
@@ -124,7 +127,8 @@ fn rotate(data: &Path, args: &RotateArgs) -> Result<(), CliError> {
     let keys = Keys::new(data, passphrase.as_ref(), SystemTime::now());
     let _turn = keys.rotations.turn(TURN_WITHIN).map_err(failed)?;
     let user = &args.user;
-    if certificate.is_some() && keys.under_way(user).map_err(failed)?.is_none() {
+    let serial = args.serial.as_deref();
+    if certificate.is_some() && keys.under_way(user, serial).map_err(failed)?.is_none() {
         return Err(failed(RotationError::NotBegun { user: user.clone() }));
     }
     let wish = Wish { serial: args.serial.clone(), kind: args.key, overlap: args.overlap };
@@ -170,7 +174,7 @@ fn enrol(data: &Path, args: &EnrolArgs) -> Result<(), CliError> {
     let enrolled = enrolling(data, passphrase.as_ref(), |site| {
         let table = site.configuration.ring(&args.user)?;
         let source = site.configuration.authority(&table.authority)?.source()?;
-        site.enrol(&args.user, source.as_ref())
+        site.enrol(&args.user, args.serial.as_deref(), source.as_ref())
     })?;
     let mut rotation = match enrolled {
         Enrolled::First(certificate) => {
@@ -182,11 +186,17 @@ fn enrol(data: &Path, args: &EnrolArgs) -> Result<(), CliError> {
     wait_until_read(data, &rotation)?;
     match enrolling(data, None, |site| site.share(&mut rotation)) {
         // The queue manager shared it meanwhile.
-        Err(_) if Keys::new(data, None, SystemTime::now()).under_way(&args.user).is_ok_and(|none| none.is_none()) => {}
+        Err(_) if is_shared(data, &rotation) => {}
         shared => shared?,
     }
     say_new_key(&rotation);
     Ok(())
+}
+
+/// Whether a change is not under way any more.
+fn is_shared(data: &Path, rotation: &Rotation) -> bool {
+    let all = Keys::new(data, None, SystemTime::now()).all_under_way(&rotation.user);
+    all.is_ok_and(|all| all.iter().all(|one| one.label != rotation.label))
 }
 
 fn say_new_key(rotation: &Rotation) {
@@ -263,7 +273,7 @@ fn shown(data: &Path, rotation: &Rotation) -> Result<Option<serde_json::Map<Stri
 fn cancel(data: &Path, args: &RotateArgs) -> Result<(), CliError> {
     let keys = Keys::new(data, None, SystemTime::now());
     let _turn = keys.rotations.turn(TURN_WITHIN).map_err(failed)?;
-    let rotation = keys.cancel(&args.user).map_err(failed)?;
+    let rotation = keys.cancel(&args.user, args.serial.as_deref()).map_err(failed)?;
     println!("the change is called off; {} keeps the key {}", args.user, rotation.old.serial);
     Ok(())
 }
@@ -359,6 +369,7 @@ fn failed(error: RotationError) -> CliError {
         RotationError::Needed { .. }
         | RotationError::InUse { .. }
         | RotationError::Begun { .. }
+        | RotationError::SeveralChanges { .. }
         | RotationError::NotBegun { .. }
         | RotationError::TooFar { .. }
         | RotationError::TooMany { .. }

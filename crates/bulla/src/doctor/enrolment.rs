@@ -88,8 +88,12 @@ fn certificates<'a>(
     now: SystemTime,
     found: &mut Diagnoses,
 ) -> Vec<One<'a>> {
-    let status = |name: &str, place: EnrolmentPlace| {
-        running.into_iter().flatten().find(|status| status.name == name && status.place == place)
+    // Of several of one name, that of the certificate.
+    let status = |name: &str, place: EnrolmentPlace, serial: Option<&str>| {
+        let is_it = |status: &&EnrolmentStatus| {
+            status.name == name && status.place == place && serial.is_none_or(|serial| status.serial == serial)
+        };
+        running.into_iter().flatten().find(is_it)
     };
     let clock = || now;
     let site = Site {
@@ -103,14 +107,28 @@ fn certificates<'a>(
     };
     let mut all = Vec::new();
     for (name, table) in configuration.rings.iter().filter(|(name, _)| asked.is_none_or(|asked| asked == *name)) {
-        match site.first_due(name) {
-            Ok(certificate) => all.push(One {
+        match site.renewals(name) {
+            Ok(renewals) if renewals.is_empty() => all.push(One {
                 about: user(name),
                 authority: &table.authority,
-                certificate,
-                status: status(name, EnrolmentPlace::Ring),
+                certificate: None,
+                status: status(name, EnrolmentPlace::Ring, None),
                 ask: format!("bulla key enrol {}", mend::shell(name)),
             }),
+            Ok(renewals) => {
+                let is_alone = renewals.len() == 1;
+                for certificate in renewals.into_iter().map(|renewal| renewal.certificate) {
+                    let serial = certificate.serial_hex();
+                    let (about, ask) = (user(name), format!("bulla key enrol {}", mend::shell(name)));
+                    let (about, ask) = match is_alone {
+                        true => (about, ask),
+                        false => (format!("{about}, key {serial}"), format!("{ask} --serial {serial}")),
+                    };
+                    let status = status(name, EnrolmentPlace::Ring, (!is_alone).then_some(serial.as_str()));
+                    let authority = &table.authority;
+                    all.push(One { about, authority, certificate: Some(certificate), status, ask });
+                }
+            }
             Err(error) => {
                 let mend = vec![format!("bulla cert list --ring {}", mend::shell(name))];
                 ill(found, Condition::Broken, user(name), ("no-ring", error.to_string()), mend);
@@ -123,7 +141,7 @@ fn certificates<'a>(
                 about: format!("{RINGS}/{name}/own/{}.pem", signer_certificate::LABEL),
                 authority: &table.authority,
                 certificate,
-                status: status(name, EnrolmentPlace::Signer),
+                status: status(name, EnrolmentPlace::Signer, None),
                 ask: format!("bulla key enrol {}", mend::shell(name)),
             }),
             Err(error) => {
@@ -139,7 +157,7 @@ fn certificates<'a>(
                 about,
                 authority: &table.authority,
                 certificate: present.map(|(certificate, _)| certificate),
-                status: status(label, EnrolmentPlace::Tls),
+                status: status(label, EnrolmentPlace::Tls, None),
                 ask: format!("bulla cert renew {}", mend::shell(label)),
             }),
             Err(error) => {

@@ -1,7 +1,7 @@
 //! The queue manager's part: it knows which certificate is due, asks for it, and says what came of it.
 
 use super::configuration::Configuration;
-use super::ring_certificate::{Enrolled, Site};
+use super::ring_certificate::{Enrolled, Renewal, Site};
 use super::source::Source;
 use super::{EnrolError, due, signer_certificate, tls_certificate};
 use crate::audit::{Entry, Kind, Who};
@@ -9,7 +9,7 @@ use crate::calendar;
 use crate::catalog::status::{EnrolmentPlace, EnrolmentState, EnrolmentStatus};
 use crate::events::Event;
 use crate::folders::{RINGS, TLS};
-use crate::key_rotation::{Rotation, Step, keeper};
+use crate::key_rotation::{Rotation, keeper};
 use crate::manager::Manager;
 use crate::wall_clock::wall_ms;
 use bulla_seal::certificate::{Certificate, Passphrase};
@@ -150,13 +150,30 @@ impl Name {
     }
 }
 
-/// What is remembered of one.
-#[derive(Debug, Default)]
+/// What is remembered of one name.
+#[derive(Debug)]
 struct Tracked {
     /// Its [`Name::stamp`] at the last look.
     stamp: Option<SystemTime>,
     /// When it is looked at again.
     next: Option<Instant>,
+    /// Its certificates: those of a ring's keys, one otherwise. Never empty.
+    slots: Vec<Slot>,
+    /// The rings that are to have a first certificate have it.
+    is_complete: bool,
+}
+
+impl Default for Tracked {
+    fn default() -> Tracked {
+        Tracked { stamp: None, next: None, slots: vec![Slot::default()], is_complete: false }
+    }
+}
+
+/// What is remembered of one certificate. Each of a ring fails and waits on its own, and holds up no other.
+#[derive(Debug, Default)]
+struct Slot {
+    /// None while there is none.
+    certificate: Option<Certificate>,
     /// The wait after a failure, until then.
     waits_until: Option<(Instant, SystemTime)>,
     failures: u32,
@@ -165,11 +182,8 @@ struct Tracked {
     /// The authority has not decided.
     is_undecided: bool,
     tried: Option<SystemTime>,
-    certificate: Option<Certificate>,
     /// The ring's new key waits to be read and shared.
     is_sharing: bool,
-    /// The rings that are to have a first certificate have it.
-    is_complete: bool,
 }
 
 /// Renews certificates, one at a time.
@@ -206,7 +220,10 @@ impl Enroller {
         self.tracked.retain(|name, _| all.contains_key(name));
         if self.configuration != configuration {
             // What failed may go well now.
-            self.tracked.values_mut().for_each(|tracked| (tracked.next, tracked.waits_until) = (None, None));
+            for tracked in self.tracked.values_mut() {
+                tracked.next = None;
+                tracked.slots.iter_mut().for_each(|slot| slot.waits_until = None);
+            }
             self.configuration = configuration.clone();
         }
         let mut asked = HashSet::new();
@@ -239,16 +256,38 @@ impl Enroller {
     }
 
     fn show(&self, configuration: &Configuration, all: &BTreeMap<Name, &String>, wall: SystemTime) {
-        let row = |(name, authority): (&Name, &&String)| {
+        let mut rows = Vec::new();
+        for (name, authority) in all {
             let method = configuration.authorities.get(*authority).map_or("", |authority| authority.method());
-            self.tracked.get(name).map(|tracked| tracked.status(name, authority, method, wall))
-        };
-        let rows = all.iter().filter_map(row).collect();
+            let slots = self.tracked.get(name).into_iter().flat_map(|tracked| &tracked.slots);
+            rows.extend(slots.map(|slot| slot.status(name, authority, method, wall)));
+        }
         *self.shown.lock() = Shown { rows, unusable: None };
     }
 }
 
 impl Tracked {
+    /// Takes over which keys of the ring renew, in that order; what is known of a certificate that stays is kept.
+    fn take(&mut self, renewals: &[Renewal]) {
+        let mut before = std::mem::take(&mut self.slots);
+        let mut slot = |certificate: Option<&Certificate>| {
+            let at = before.iter().position(|slot| slot.certificate.as_ref() == certificate);
+            let new = || Slot { certificate: certificate.cloned(), ..Slot::default() };
+            at.map_or_else(new, |at| before.swap_remove(at))
+        };
+        self.slots = match renewals {
+            [] => vec![slot(None)],
+            renewals => renewals.iter().map(|renewal| slot(Some(&renewal.certificate))).collect(),
+        };
+    }
+}
+
+impl Slot {
+    /// Nothing of what failed before holds any more.
+    fn went_well(&mut self) {
+        (self.failures, self.why, self.waits_until, self.is_undecided) = (0, None, None, false);
+    }
+
     fn status(&self, name: &Name, authority: &str, method: &'static str, wall: SystemTime) -> EnrolmentStatus {
         let (name, place) = match name {
             Name::Ring(user) => (user.clone(), EnrolmentPlace::Ring),
@@ -302,74 +341,150 @@ impl Task<'_> {
             clock: &clock,
             is_stopping: &is_stopping,
         };
-        match self.step(&site, tracked, asked, now) {
-            Ok(next) => tracked.next = Some(next),
-            Err(error) if error.is_passing() => tracked.next = Some(now + PASSING),
-            Err(error) => self.failed(tracked, error, now),
+        tracked.next = Some(match self.name {
+            Name::Ring(user) => self.ring(&site, user, tracked, asked, now),
+            Name::Signer(_) | Name::Tls(_) => {
+                let slot = &mut tracked.slots[0];
+                let done = self.alone(&site, slot, asked, now);
+                self.done(slot, done, now)
+            }
+        });
+    }
+
+    /// When to look again at a certificate with which that was done.
+    fn done(&self, slot: &mut Slot, done: Result<Instant, EnrolError>, now: Instant) -> Instant {
+        match done {
+            Ok(next) => next,
+            Err(error) if error.is_passing() => now + PASSING,
+            Err(error) => self.failed(slot, error, now),
         }
     }
 
-    /// What is due of it now. When to look again.
-    fn step(
+    /// What is due of a ring now. When to look again.
+    fn ring(
         &self,
         site: &Site<'_>,
+        user: &str,
         tracked: &mut Tracked,
         asked: &mut HashSet<String>,
         now: Instant,
+    ) -> Instant {
+        let renewals = match self.ready(site, user, tracked) {
+            Ok(renewals) => renewals,
+            // It is told of the one that is due first.
+            Err(error) => return self.done(&mut tracked.slots[0], Err(error), now),
+        };
+        tracked.take(&renewals);
+        let mut next = now + READ_EVERY;
+        let renewals = renewals.iter().map(Some).chain(renewals.is_empty().then_some(None));
+        for (slot, renewal) in tracked.slots.iter_mut().zip(renewals) {
+            let done = self.of_ring(site, user, (slot, renewal), asked, now);
+            next = next.min(self.done(slot, done, now));
+        }
+        next
+    }
+
+    /// The keys of a ring that renew, once the rings that are to have its first certificate have it.
+    fn ready(&self, site: &Site<'_>, user: &str, tracked: &mut Tracked) -> Result<Vec<Renewal>, EnrolError> {
+        if !tracked.is_complete {
+            site.complete(user)?;
+            tracked.is_complete = true;
+        }
+        site.renewals(user)
+    }
+
+    fn of_ring(
+        &self,
+        site: &Site<'_>,
+        user: &str,
+        (slot, renewal): (&mut Slot, Option<&Renewal>),
+        asked: &mut HashSet<String>,
+        now: Instant,
     ) -> Result<Instant, EnrolError> {
-        let mut is_begun = false;
-        if let Name::Ring(user) = self.name {
-            match site.under_way(user)? {
-                Some(rotation) if rotation.step() == Step::Installed => {
-                    return self.share(site, tracked, rotation, now);
-                }
-                under_way => is_begun = under_way.is_some(),
-            }
-            tracked.is_sharing = false;
-            if !tracked.is_complete {
-                site.complete(user)?;
-                tracked.is_complete = true;
-            }
+        slot.is_sharing = false;
+        if let Some(rotation) = renewal.and_then(Renewal::to_share) {
+            return self.share(site, slot, rotation.clone(), now);
         }
-        let wall = self.host.wall();
-        let certificate = self.present(site)?;
-        self.noticed(tracked, certificate);
-        let due = tracked.certificate.as_ref().map_or(wall, due::due);
-        // Who shows what is in force is asked whether it is still that.
-        if due > wall && !is_begun && !self.has_agent() {
-            // By hand, perhaps.
-            (tracked.failures, tracked.why, tracked.waits_until, tracked.is_undecided) = (0, None, None, false);
-            let left = due.duration_since(wall).unwrap_or_default();
-            return Ok(now + left.min(READ_EVERY));
+        if let Some(later) = self.is_not_now(slot, renewal.is_some_and(Renewal::is_begun), asked, now) {
+            return Ok(later);
         }
-        if let Some((until, _)) = tracked.waits_until.filter(|(until, _)| *until > now) {
-            return Ok(until.min(now + READ_EVERY));
-        }
-        if !asked.insert(self.authority.to_owned()) {
-            return Ok(now);
-        }
-        tracked.tried = Some(wall);
         let source = self.host.source(self.configuration, self.authority)?;
-        match self.name {
-            Name::Ring(user) => match site.enrol(user, source.as_ref())? {
-                Enrolled::First(_) => {}
-                Enrolled::Installed(_) => tracked.is_sharing = true,
-            },
-            Name::Signer(user) => drop(site.take_signer(user, source.as_ref())?),
-            Name::Tls(label) => drop(site.renew_tls(label, source.as_ref())?),
-        }
-        (tracked.failures, tracked.why, tracked.waits_until, tracked.is_undecided) = (0, None, None, false);
-        let certificate = self.present(site)?;
-        let is_as_before = tracked.certificate == certificate;
-        self.noticed(tracked, certificate);
-        if self.has_agent() && is_as_before {
-            return Ok(now + tracked.certificate.as_ref().map_or(PASSING, due::look_after));
-        }
-        if let Some(certificate) = &tracked.certificate {
+        let serial = renewal.map(|renewal| renewal.certificate.serial_hex());
+        let enrolled = site.enrol(user, serial.as_deref(), source.as_ref())?;
+        slot.went_well();
+        let new = match enrolled {
+            Enrolled::First(certificate) => Some(certificate),
+            Enrolled::Installed(rotation) => {
+                let is_it = |renewal: &Renewal| renewal.to_share().is_some_and(|change| change.label == rotation.label);
+                site.renewals(user)?.into_iter().find(is_it).map(|renewal| renewal.certificate)
+            }
+        };
+        self.say_that_it_came(new.as_ref());
+        Ok(now)
+    }
+
+    fn say_that_it_came(&self, certificate: Option<&Certificate>) {
+        if let Some(certificate) = certificate {
             let until = calendar::rfc3339(wall_ms(certificate.not_after()) / 1000);
             crate::note!("{}: a certificate came from {}, valid until {until}", self.name.place(), self.authority);
         }
+    }
+
+    /// What is due of a certificate of TLS, or of one that signs alone. When to look again.
+    fn alone(
+        &self,
+        site: &Site<'_>,
+        slot: &mut Slot,
+        asked: &mut HashSet<String>,
+        now: Instant,
+    ) -> Result<Instant, EnrolError> {
+        let certificate = self.present(site)?;
+        self.noticed(slot, certificate);
+        if let Some(later) = self.is_not_now(slot, false, asked, now) {
+            return Ok(later);
+        }
+        let source = self.host.source(self.configuration, self.authority)?;
+        match self.name {
+            Name::Signer(user) => drop(site.take_signer(user, source.as_ref())?),
+            Name::Tls(label) => drop(site.renew_tls(label, source.as_ref())?),
+            Name::Ring(_) => return Ok(now),
+        }
+        slot.went_well();
+        let certificate = self.present(site)?;
+        let is_as_before = slot.certificate == certificate;
+        self.noticed(slot, certificate);
+        if self.has_agent() && is_as_before {
+            return Ok(now + slot.certificate.as_ref().map_or(PASSING, due::look_after));
+        }
+        self.say_that_it_came(slot.certificate.as_ref());
         Ok(now)
+    }
+
+    /// When to look again at a certificate that the authority is not asked for now; none where it is.
+    fn is_not_now(
+        &self,
+        slot: &mut Slot,
+        is_begun: bool,
+        asked: &mut HashSet<String>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let wall = self.host.wall();
+        let due = slot.certificate.as_ref().map_or(wall, due::due);
+        // Who shows what is in force is asked whether it is still that.
+        if due > wall && !is_begun && !self.has_agent() {
+            // By hand, perhaps.
+            slot.went_well();
+            let left = due.duration_since(wall).unwrap_or_default();
+            return Some(now + left.min(READ_EVERY));
+        }
+        if let Some((until, _)) = slot.waits_until.filter(|(until, _)| *until > now) {
+            return Some(until.min(now + READ_EVERY));
+        }
+        if !asked.insert(self.authority.to_owned()) {
+            return Some(now);
+        }
+        slot.tried = Some(wall);
+        None
     }
 
     /// Whether an agent on this machine shows what is in force.
@@ -380,14 +495,14 @@ impl Task<'_> {
     fn share(
         &self,
         site: &Site<'_>,
-        tracked: &mut Tracked,
+        slot: &mut Slot,
         mut rotation: Rotation,
         now: Instant,
     ) -> Result<Instant, EnrolError> {
-        tracked.is_sharing = true;
+        slot.is_sharing = true;
         if self.host.has_read(&rotation, now) {
             site.share(&mut rotation)?;
-            tracked.is_sharing = false;
+            slot.is_sharing = false;
             let new = rotation.new.as_ref().map_or("", |new| new.serial.as_str());
             crate::note!("{} seals with the key {new} from now on; {} opens", rotation.user, rotation.old.serial);
         }
@@ -396,7 +511,7 @@ impl Task<'_> {
 
     fn present(&self, site: &Site<'_>) -> Result<Option<Certificate>, EnrolError> {
         match self.name {
-            Name::Ring(user) => site.first_due(user),
+            Name::Ring(_) => Ok(None),
             Name::Signer(user) => signer_certificate::present(site.data, user),
             Name::Tls(label) => Ok(tls_certificate::present(site.data, label)?.map(|(certificate, _)| certificate)),
         }
@@ -404,13 +519,13 @@ impl Task<'_> {
 
     /// Takes over which certificate there is. Of another one of TLS or of a signer the audit log is told, by whomever
     /// it came: other changes of rings are there already.
-    fn noticed(&self, tracked: &mut Tracked, certificate: Option<Certificate>) {
+    fn noticed(&self, slot: &mut Slot, certificate: Option<Certificate>) {
         let key = match self.name {
             Name::Ring(_) => None,
             Name::Signer(user) => Some(("user", user)),
             Name::Tls(label) => Some(("label", label)),
         };
-        if let (Some((key, name)), Some(new), Some(before)) = (key, &certificate, &tracked.certificate)
+        if let (Some((key, name)), Some(new), Some(before)) = (key, &certificate, &slot.certificate)
             && new != before
         {
             let what = json!({
@@ -424,37 +539,39 @@ impl Task<'_> {
             });
             self.host.audit(Entry::new(Kind::Certificate, Who::QueueManager, what));
         }
-        tracked.certificate = certificate;
+        slot.certificate = certificate;
     }
 
-    fn failed(&self, tracked: &mut Tracked, error: EnrolError, now: Instant) {
+    /// Says of what it failed. When to look again.
+    fn failed(&self, slot: &mut Slot, error: EnrolError, now: Instant) -> Instant {
         let wall = self.host.wall();
-        tracked.is_undecided = matches!(error, EnrolError::NotYet { .. });
-        tracked.failures += 1;
+        slot.is_undecided = matches!(error, EnrolError::NotYet { .. });
+        slot.failures += 1;
         let wait = match self.has_agent() {
-            true => due::agent_retry_after(tracked.failures),
-            false => due::retry_after(tracked.failures, tracked.certificate.as_ref(), wall),
+            true => due::agent_retry_after(slot.failures),
+            false => due::retry_after(slot.failures, slot.certificate.as_ref(), wall),
         };
-        tracked.waits_until = Some((now + wait, wall + wait));
-        tracked.next = Some(now + wait.min(READ_EVERY));
+        slot.waits_until = Some((now + wait, wall + wait));
         let why = error.to_string();
-        let is_pressing = tracked.certificate.as_ref().is_none_or(|certificate| due::is_nearly_over(certificate, wall));
-        let is_said = self.has_agent() && !tracked.failures.is_power_of_two() && tracked.why.as_ref() == Some(&why);
+        let is_pressing = slot.certificate.as_ref().is_none_or(|certificate| due::is_nearly_over(certificate, wall));
+        let is_said = self.has_agent() && !slot.failures.is_power_of_two() && slot.why.as_ref() == Some(&why);
         if is_said {
             // An agent that is away for a day is told of eleven times, and not each minute.
-        } else if tracked.is_undecided && !is_pressing {
+        } else if slot.is_undecided && !is_pressing {
             crate::note!("{}: {} has not decided: {why}", self.name.place(), self.authority);
         } else {
             self.host.raise(&Event::EnrolmentFailed {
                 place: self.name.place(),
                 authority: self.authority.to_owned(),
+                serial: slot.certificate.as_ref().map(Certificate::serial_hex),
                 why: why.clone(),
-                failures: tracked.failures,
-                not_after: tracked.certificate.as_ref().map(|certificate| wall_ms(certificate.not_after()) / 1000),
+                failures: slot.failures,
+                not_after: slot.certificate.as_ref().map(|certificate| wall_ms(certificate.not_after()) / 1000),
                 retry_seconds: wait.as_secs(),
                 is_pressing,
             });
         }
-        tracked.why = Some(why);
+        slot.why = Some(why);
+        now + wait.min(READ_EVERY)
     }
 }

@@ -5,8 +5,8 @@ use super::configuration::{AuthorityTable, Configuration, RingTable};
 use super::source::{Former, Question, Source};
 use super::{EnrolError, due};
 use crate::key_rotation::record::Turn;
-use crate::key_rotation::steps::{DAYS, Keys, PENDING, Signed, Wish, private_folder, synced};
-use crate::key_rotation::{Rotation, RotationError, Step};
+use crate::key_rotation::steps::{DAYS, Keys, PENDING, Signed, Wish, private_folder, replaces, synced};
+use crate::key_rotation::{KeyFacts, Rotation, RotationError, Step};
 use crate::whole_file;
 use bulla_seal::certificate::create::{self, Profile};
 use bulla_seal::certificate::{
@@ -51,6 +51,33 @@ pub enum Enrolled {
     Installed(Box<Rotation>),
 }
 
+/// A key of a ring that renews.
+#[derive(Clone, Debug)]
+pub struct Renewal {
+    /// Its certificate. Once the next one is in the ring, that.
+    pub certificate: Certificate,
+    /// The change to the next key that is under way.
+    pub change: Option<Rotation>,
+}
+
+impl Renewal {
+    /// Whether its renewal was begun, and the next key is not in the ring yet.
+    pub fn is_begun(&self) -> bool {
+        self.change.as_ref().is_some_and(|change| change.enrols && change.step() < Step::Installed)
+    }
+
+    /// The change whose new key is in the ring, and is to be read and shared.
+    pub fn to_share(&self) -> Option<&Rotation> {
+        self.change.as_ref().filter(|change| change.enrols && change.step() == Step::Installed)
+    }
+
+    /// Whether a serial number that was typed is that of the certificate, or of the key that is replaced.
+    fn has_serial(&self, typed: &str) -> bool {
+        let old = self.change.as_ref().map(|change| &change.old);
+        KeyFacts::of(&self.certificate).has_serial(typed) || old.is_some_and(|old| old.has_serial(typed))
+    }
+}
+
 impl<'a> Site<'a> {
     pub(super) fn keys<'k>(&'k self, passphrase: Option<&'k Passphrase>) -> Keys<'k> {
         let now = (self.clock)();
@@ -64,60 +91,89 @@ impl<'a> Site<'a> {
         Ok(self.keys(None).rotations.turn(self.patience)?)
     }
 
-    /// The user's change of a key that is under way and whose certificate comes by enrolment.
+    /// The keys of the user's ring that renew, each on its own: those in use and those whose change is under way. The
+    /// one that is due first comes first. None of a ring without a key. ML-KEM keys are left out: no authority is asked
+    /// for one, because such a key can't sign a request.
     ///
     /// # Errors
-    /// The records can't be read.
-    pub fn under_way(&self, user: &str) -> Result<Option<Rotation>, EnrolError> {
-        Ok(self.keys(None).under_way(user)?.filter(|rotation| rotation.enrols))
+    /// The ring or the records can't be read.
+    pub fn renewals(&self, user: &str) -> Result<Vec<Renewal>, EnrolError> {
+        let keys = self.keys(None);
+        let in_use = keys.in_use(user)?;
+        if in_use.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found: Vec<Renewal> = Vec::new();
+        let own = ring::survey(&keys.ring_dir(user)?)?.own;
+        for change in keys.all_under_way(user)? {
+            let is_it = |certificate: &&Certificate| match &change.new {
+                Some(new) => new.is(certificate),
+                None => change.old.is(certificate),
+            };
+            if let Some(certificate) = own.iter().map(|own| &own.certificate).find(is_it) {
+                found.push(Renewal { certificate: certificate.clone(), change: Some(change) });
+            }
+        }
+        for certificate in in_use {
+            let changes = found.iter().filter_map(|renewal| renewal.change.as_ref());
+            let is_there = changes.clone().any(|change| change.old.is(&certificate))
+                || found.iter().any(|renewal| renewal.certificate == certificate);
+            if !is_there {
+                found.push(Renewal { certificate, change: None });
+            }
+        }
+        found.retain(|renewal| !matches!(renewal.certificate.key_kind(), KeyKind::MlKem(_)));
+        found.sort_by_key(|renewal| due::due(&renewal.certificate));
+        Ok(found)
     }
 
-    /// The certificate of the user's ring that is due first, of those in use; none of a ring without a key. That of an
-    /// ML-KEM key is none: no server is asked for one, because such a key can't sign a request.
-    ///
-    /// # Errors
-    /// The ring can't be read.
-    pub fn first_due(&self, user: &str) -> Result<Option<Certificate>, EnrolError> {
-        let can_ask = |certificate: &Certificate| !matches!(certificate.key_kind(), KeyKind::MlKem(_));
-        Ok(self.keys(None).in_use(user)?.into_iter().filter(can_ask).min_by_key(due::due))
-    }
-
-    /// Gets a new key and its certificate into a user's ring.
+    /// Gets a new key and its certificate into a user's ring, in the place of that with the serial number. Without one:
+    /// of the key whose renewal was begun, or that is due first.
     ///
     /// # Errors
     /// None came, or it is not what was asked for. What was done stays, and the next attempt goes on from there.
-    pub fn enrol(&self, user: &str, source: &dyn Source) -> Result<Enrolled, EnrolError> {
+    pub fn enrol(&self, user: &str, serial: Option<&str>, source: &dyn Source) -> Result<Enrolled, EnrolError> {
         let table = self.configuration.ring(user)?;
         let authority = self.configuration.authority(&table.authority)?;
         let turn = self.turn()?;
-        match self.first_due(user)? {
-            None => self.first(user, table, authority, source, turn).map(Enrolled::First),
-            Some(certificate) => {
-                self.renew(user, table, authority, (source, &certificate), turn).map(Box::new).map(Enrolled::Installed)
-            }
+        let renewals = self.renewals(user)?;
+        if renewals.is_empty() && serial.is_none() {
+            return self.first(user, table, authority, source, turn).map(Enrolled::First);
         }
+        let is_meant = |renewal: &&Renewal| match serial {
+            Some(serial) => renewal.has_serial(serial),
+            None => renewal.change.is_some(),
+        };
+        let unasked = || renewals.first().filter(|_| serial.is_none());
+        let unknown = || RotationError::UnknownKey {
+            user: user.to_owned(),
+            serial: serial.map(str::to_owned).unwrap_or_default(),
+        };
+        let renewal = renewals.iter().find(is_meant).or_else(unasked).ok_or_else(unknown)?;
+        // Of a kind that can't take any key's place it is said, and a key of the other class renews as it is.
+        let fits = |renewal: &Renewal, kind: KeySpec| replaces(renewal.certificate.key_kind(), kind.kind());
+        let is_for_none = |kind: KeySpec| !renewals.iter().any(|renewal| fits(renewal, kind));
+        let kind = table.key.filter(|kind| fits(renewal, *kind) || is_for_none(*kind));
+        let wish = Wish { serial: Some(renewal.certificate.serial_hex()), kind, overlap: table.overlap };
+        self.renew(user, authority, (source, renewal, &wish), turn).map(Box::new).map(Enrolled::Installed)
     }
 
     fn renew(
         &self,
         user: &str,
-        table: &RingTable,
         authority: &AuthorityTable,
-        (source, certificate): (&dyn Source, &Certificate),
+        (source, renewal, wish): (&dyn Source, &Renewal, &Wish),
         turn: Turn,
     ) -> Result<Rotation, EnrolError> {
         let passphrase = self.passphrase_of(user)?;
         let keys = self.keys(passphrase);
-        let mut rotation = match keys.under_way(user)? {
+        let mut rotation = match &renewal.change {
             Some(rotation) if !rotation.enrols && !self.by_hand => {
                 let with = "and its certificate is to come by a command".to_owned();
                 return Err(RotationError::Begun { user: user.to_owned(), with }.into());
             }
-            Some(rotation) => rotation,
-            None => {
-                let serial = Some(certificate.serial_hex());
-                keys.begin(user, &Wish { serial, kind: table.key, overlap: table.overlap })?
-            }
+            Some(rotation) => rotation.clone(),
+            None => keys.begin(user, wish)?,
         };
         keys.enrol(&mut rotation)?;
         if rotation.step() >= Step::Installed {
@@ -141,7 +197,7 @@ impl<'a> Site<'a> {
         let _turn = self.turn()?;
         let keys = self.keys(passphrase);
         let is_it = |now: &Rotation| now.label == rotation.label && now.step() < Step::Installed;
-        let mut rotation = keys.under_way(user)?.filter(is_it).ok_or(EnrolError::Overtaken)?;
+        let mut rotation = keys.all_under_way(user)?.into_iter().find(is_it).ok_or(EnrolError::Overtaken)?;
         let good = judge(came, &wanted())?;
         keys.install(&mut rotation, Signed::Elsewhere(&good.to_pem()), &mut || Ok(()))?;
         Ok(rotation)
@@ -167,10 +223,8 @@ impl<'a> Site<'a> {
     pub fn share(&self, rotation: &mut Rotation) -> Result<(), EnrolError> {
         let _turn = self.turn()?;
         let keys = self.keys(None);
-        let Some(now) = keys.under_way(&rotation.user)?.filter(|now| now.label == rotation.label) else {
-            return Err(EnrolError::Overtaken);
-        };
-        *rotation = now;
+        let mut all = keys.all_under_way(&rotation.user)?.into_iter();
+        *rotation = all.find(|now| now.label == rotation.label).ok_or(EnrolError::Overtaken)?;
         Ok(keys.share(rotation, &mut || Ok(()))?)
     }
 
@@ -204,7 +258,7 @@ impl<'a> Site<'a> {
         let came = self.asked(source, &request, &key, None, &|came| judge(came, &wanted()).map(drop))?;
         let _turn = self.turn()?;
         let is_there = read_key(&path, self.passphrase)?.is_some_and(|now| now.public_eq(&key));
-        if !is_there || self.first_due(user)?.is_some() {
+        if !is_there || !self.renewals(user)?.is_empty() {
             return Err(EnrolError::Overtaken);
         }
         let good = judge(came, &wanted())?;
@@ -223,7 +277,7 @@ impl<'a> Site<'a> {
     /// A ring can't be read or written.
     pub fn complete(&self, user: &str) -> Result<(), EnrolError> {
         let table = self.configuration.ring(user)?;
-        if table.share.is_empty() || self.first_due(user)?.is_none() {
+        if table.share.is_empty() || self.renewals(user)?.is_empty() {
             return Ok(());
         }
         let _turn = self.turn()?;

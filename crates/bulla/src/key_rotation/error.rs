@@ -97,6 +97,13 @@ pub enum RotationError {
         /// What differs, as it was begun.
         with: String,
     },
+    /// Several changes are under way, and it is not said which is meant.
+    SeveralChanges {
+        /// The user.
+        user: String,
+        /// The serial numbers of the keys that are replaced.
+        serials: Vec<String>,
+    },
     /// There is no change under way that this could go on with.
     NotBegun {
         /// The user.
@@ -181,7 +188,7 @@ impl RotationError {
             RotationError::Busy => "try again".to_owned(),
             RotationError::NoKey { user } => format!("`bulla cert create --ring {user} …` makes the first one"),
             RotationError::UnknownKey { user, .. } => format!("`bulla cert list --ring {user}` shows serial numbers"),
-            RotationError::SeveralKeys { .. } => "--serial says which of them".to_owned(),
+            RotationError::SeveralKeys { .. } | RotationError::SeveralChanges { .. } => "--serial says which of them".to_owned(),
             RotationError::OnToken { .. } => {
                 "make the new key on the token with `bulla cert create --device`, share its certificate, and take the \
                  old one out of use with `bulla key retire`"
@@ -265,6 +272,9 @@ impl Display for RotationError {
             Self::Replaced { serial } => write!(f, "the key {serial} is replaced already"),
             Self::TooMany { user, max } => write!(f, "{max} old keys of {user} wait for their last message"),
             Self::Begun { user, with } => write!(f, "a change of the key of {user} is under way, {with}"),
+            Self::SeveralChanges { user, serials } => {
+                write!(f, "changes of several keys of {user} are under way, of {}", serials.join(" and "))
+            }
             Self::NotBegun { user } => write!(f, "no change of the key of {user} is under way"),
             Self::TooFar { user } => write!(f, "{user} has the new key already, and messages may need it"),
             Self::NoAuthority { issuer } => write!(f, "no authority here has issued certificates as {issuer}"),

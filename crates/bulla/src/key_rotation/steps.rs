@@ -111,24 +111,40 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    /// The user's change that is under way, or none.
+    /// The user's changes that are under way: one of a key at most.
     ///
     /// # Errors
     /// A record can't be read.
-    pub fn under_way(&self, user: &str) -> Result<Option<Rotation>, RotationError> {
-        Ok(self.rotations.of(user)?.into_iter().find(Rotation::is_being_made))
+    pub fn all_under_way(&self, user: &str) -> Result<Vec<Rotation>, RotationError> {
+        Ok(self.rotations.of(user)?.into_iter().filter(Rotation::is_being_made).collect())
     }
 
-    /// Begins a change, or finds the one that is under way.
+    /// The user's change that is under way, or none: that of the key with the serial number, where it is given.
     ///
     /// # Errors
-    /// The user has no such key, or it can't be replaced here; another change is under way.
+    /// A record can't be read; several are under way, and it is not said which is meant.
+    pub fn under_way(&self, user: &str, serial: Option<&str>) -> Result<Option<Rotation>, RotationError> {
+        let mut all = self.all_under_way(user)?;
+        all.retain(|rotation| serial.is_none_or(|serial| rotation.old.has_serial(serial)));
+        match all.len() {
+            0 | 1 => Ok(all.pop()),
+            _ => {
+                let serials = all.into_iter().map(|rotation| rotation.old.serial).collect();
+                Err(RotationError::SeveralChanges { user: user.to_owned(), serials })
+            }
+        }
+    }
+
+    /// Begins a change, or finds the one that is under way: with a serial number that of its key, and others may be
+    /// under way beside it.
+    ///
+    /// # Errors
+    /// The user has no such key, or it can't be replaced here; a change that was begun otherwise is under way.
     pub fn begin(&self, user: &str, wish: &Wish) -> Result<Rotation, RotationError> {
-        if let Some(rotation) = self.under_way(user)? {
+        if let Some(rotation) = self.under_way(user, wish.serial.as_deref())? {
             let same_kind = wish.kind.is_none_or(|kind| kind.to_string() == rotation.kind);
             let same_overlap = wish.overlap.is_none_or(|overlap| overlap.as_secs() == rotation.overlap_seconds);
-            let same_key = wish.serial.as_ref().is_none_or(|serial| rotation.old.has_serial(serial));
-            if same_kind && same_overlap && same_key {
+            if same_kind && same_overlap {
                 return Ok(rotation);
             }
             let Rotation { old, kind, overlap_seconds, .. } = &rotation;
@@ -360,9 +376,11 @@ impl<'a> Keys<'a> {
     /// Calls a change off whose key no ring has yet.
     ///
     /// # Errors
-    /// [`RotationError::NotBegun`], [`RotationError::TooFar`]; a file can't be removed.
-    pub fn cancel(&self, user: &str) -> Result<Rotation, RotationError> {
-        let mut rotation = self.under_way(user)?.ok_or_else(|| RotationError::NotBegun { user: user.to_owned() })?;
+    /// [`RotationError::NotBegun`], [`RotationError::TooFar`], [`RotationError::SeveralChanges`]; a file can't be
+    /// removed.
+    pub fn cancel(&self, user: &str, serial: Option<&str>) -> Result<Rotation, RotationError> {
+        let mut rotation =
+            self.under_way(user, serial)?.ok_or_else(|| RotationError::NotBegun { user: user.to_owned() })?;
         let survey = ring::survey(&self.ring_dir(user)?)?;
         if rotation.step() >= Step::Installed || survey.own.iter().any(|own| own.label == rotation.label) {
             return Err(RotationError::TooFar { user: user.to_owned() });
@@ -689,7 +707,7 @@ fn same_kind(certificate: &Certificate) -> Result<KeySpec, RotationError> {
 
 /// Whether a key of one kind may take the place of one of another: post-quantum ones sign or encrypt, not both, and
 /// policies choose between those and others.
-fn replaces(old: KeyKind, new: KeyKind) -> bool {
+pub(crate) fn replaces(old: KeyKind, new: KeyKind) -> bool {
     match (old, new) {
         (KeyKind::MlDsa(_), KeyKind::MlDsa(_)) | (KeyKind::MlKem(_), KeyKind::MlKem(_)) => true,
         _ => !old.is_post_quantum() && !new.is_post_quantum(),

@@ -235,7 +235,7 @@ fn within_one_second_the_new_key_still_is_the_newer_one() {
         let later = Keys::new(site.data(), None, much_later);
         let next = later.begin("orders", &Wish::default()).unwrap();
         assert!(next.old.is(signs));
-        later.cancel("orders").unwrap();
+        later.cancel("orders", None).unwrap();
         later.rotations.remove(&next).unwrap();
     }
 }
@@ -253,8 +253,8 @@ fn a_change_that_is_under_way_is_gone_on_with_or_called_off() {
     refused(keys.begin("billing", &other), "under way, of");
     let again = keys.make_key(&mut rotation, &mut never()).unwrap();
     assert!(again.public_eq(&key), "the key is made once");
-    keys.cancel("billing").unwrap();
-    refused(keys.cancel("billing"), "no change of the key of billing is under way");
+    keys.cancel("billing", None).unwrap();
+    refused(keys.cancel("billing", None), "no change of the key of billing is under way");
     assert_eq!(site.own("billing").len(), 1);
     // The audit log has not heard of it yet, and the next change goes on behind it.
     let next = keys.begin("billing", &Wish::default()).unwrap();
@@ -264,7 +264,7 @@ fn a_change_that_is_under_way_is_gone_on_with_or_called_off() {
     let mut next = next;
     keys.make_key(&mut next, &mut never()).unwrap();
     keys.install(&mut next, Signed::Here(site.authority(), 365), &mut never()).unwrap();
-    refused(keys.cancel("billing"), "has the new key already");
+    refused(keys.cancel("billing", None), "has the new key already");
 }
 
 #[test]
@@ -343,7 +343,14 @@ fn of_a_key_that_signs_and_one_that_opens_the_serial_number_says_which() {
     let asked = keys.request(&rotation, &key).unwrap();
     let new = authority.sign_request(&asked, &uses(&signs, P256.kind()), 9, &[], site.now).unwrap();
     assert_eq!(new.roles(), [Role::Sign]);
-    keys.cancel("billing").unwrap();
+    // The other one may be changed at the same time, and then it must be said which is meant.
+    let other = keys.begin("billing", &of(&first[0])).unwrap();
+    refused(keys.begin("billing", &Wish::default()), "changes of several keys of billing are under way");
+    refused(keys.cancel("billing", None), "changes of several keys of billing are under way");
+    assert_eq!(keys.begin("billing", &of(&first[0])).unwrap(), other);
+    assert_eq!(keys.cancel("billing", Some(&first[0])).unwrap().old, other.old);
+    assert_eq!(keys.under_way("billing", None).unwrap().map(|change| change.old), Some(rotation.old.clone()));
+    keys.cancel("billing", None).unwrap();
     assert_eq!(keys.begin("billing", &of(&first[0])).unwrap().old.serial, first[0]);
 }
 

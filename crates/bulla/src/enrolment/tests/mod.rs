@@ -15,9 +15,10 @@ use crate::catalog::status::{EnrolmentPlace, EnrolmentState, EnrolmentStatus};
 use crate::events::Event;
 use crate::folders::{AUTHORITIES, RINGS, TLS};
 use crate::key_rotation::Rotation;
+use bulla_device::MlDsa;
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::create::{AlternativeName, Asked};
-use bulla_seal::certificate::{Certificate, Curve, KeySpec, KeyUse, Passphrase};
+use bulla_seal::certificate::{Certificate, Curve, KeyKind, KeySpec, KeyUse, Passphrase};
 use bulla_seal::dn::Dn;
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -41,6 +42,8 @@ enum Does {
     Signs,
     Refuses,
     HasNotDecided,
+    /// Signs RSA and EC keys alone.
+    KnowsNoPostQuantum,
     /// Signs a key of its own instead.
     SignsAnotherKey,
 }
@@ -125,6 +128,15 @@ impl Site {
         survey.own.into_iter().map(|own| own.certificate).collect()
     }
 
+    /// A key of billing's, with a certificate of that authority that ends after so many days.
+    fn add_key(&self, label: &str, key: KeySpec, uses: &[KeyUse], days: u32) -> Certificate {
+        let (dn, uses) = (dn("billing"), uses.to_vec());
+        let request = Request { dn, key, uses, days, alternative_names: Vec::new(), passphrase: None };
+        let (certificate, pem) = self.authority().issue(&request, self.now.get()).unwrap();
+        bulla_seal::ring::install_own(&self.ring("billing"), label, &certificate, &[], &pem).unwrap();
+        certificate
+    }
+
     fn failures(&self) -> Vec<(String, u32, u64, bool)> {
         let of = |event: &Event| match event {
             Event::EnrolmentFailed { why, failures, retry_seconds, is_pressing, .. } => {
@@ -184,10 +196,18 @@ impl Source for Away {
         self.asked.set(self.asked.get() + 1);
         let asked = Asked::of(question.request).unwrap();
         let tls = [KeyUse::Handshake];
+        let is_post_quantum = KeyKind::of_device(bulla_device::KeyKind::of(question.key).unwrap()).is_post_quantum();
         let both = [KeyUse::DocSign, KeyUse::KeyAgree];
-        let uses: &[KeyUse] = if asked.names.is_empty() { &both } else { &tls };
+        let uses: &[KeyUse] = match asked.names.is_empty() {
+            true if is_post_quantum => &both[..1],
+            true => &both,
+            false => &tls,
+        };
         match self.does.get() {
-            Does::Signs => {
+            Does::KnowsNoPostQuantum if is_post_quantum => {
+                Err(EnrolError::Refused { how: "exit status 1".into(), said: "unknown kind of key".into() })
+            }
+            Does::Signs | Does::KnowsNoPostQuantum => {
                 let signed = self.authority.sign_request(question.request, uses, DAYS, &asked.names, self.now).unwrap();
                 Ok(vec![self.authority.root().clone(), signed])
             }

@@ -165,6 +165,48 @@ fn a_change_of_a_key_by_hand_is_left_to_whoever_began_it() {
     assert_eq!((site.asked.get(), keys.rotations.of("billing").unwrap()), (asked, vec![begun]));
 }
 
+/// How many of billing's keys are classical, and how many post-quantum.
+fn kinds(site: &Site) -> [usize; 2] {
+    let own = site.own("billing");
+    let post_quantum = own.iter().filter(|certificate| certificate.key_kind().is_post_quantum()).count();
+    [own.len() - post_quantum, post_quantum]
+}
+
+#[test]
+fn the_kind_of_new_keys_is_for_those_whose_place_it_can_take() {
+    let site = Site::new(&format!("{BILLING}key = \"p384\"\n"));
+    site.looks(2);
+    site.add_key("signs", KeySpec::MlDsa(MlDsa::MlDsa65), &[KeyUse::DocSign], 80);
+    site.pass(DAY * 61);
+    site.looks(6);
+    assert_eq!(site.failures(), []);
+    let bits = |own: &Certificate| (!own.key_kind().is_post_quantum()).then_some(own.key_bits());
+    assert_eq!((kinds(&site), site.own("billing").iter().filter_map(bits).max()), ([2, 2], Some(384)));
+}
+
+#[test]
+fn a_key_that_can_t_be_renewed_holds_up_no_other_of_the_ring() {
+    let site = Site::new(BILLING);
+    site.looks(2);
+    // The ML-DSA key is due first.
+    let refused = site.add_key("signs", KeySpec::MlDsa(MlDsa::MlDsa65), &[KeyUse::DocSign], 80);
+    site.pass(DAY * 61);
+    site.does.set(Does::KnowsNoPostQuantum);
+    site.looks(6);
+    let failures = site.failures();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert_eq!(kinds(&site), [2, 1]);
+    let rows = site.shown.rows().unwrap();
+    let states: Vec<_> = rows.iter().map(|row| (row.serial == refused.serial_hex(), row.state)).collect();
+    assert_eq!(states, [(true, EnrolmentState::Failing), (false, EnrolmentState::Valid)]);
+    // It is asked for again, and comes when the authority has learnt it.
+    site.does.set(Does::Signs);
+    site.pass(Duration::from_secs(90));
+    site.looks(4);
+    assert_eq!(kinds(&site), [2, 2]);
+    assert!(site.shown.rows().unwrap().iter().all(|row| row.state == EnrolmentState::Valid));
+}
+
 #[test]
 fn what_others_may_write_is_not_run_and_a_new_text_is_tried_at_once() {
     let site = Site::new(BILLING);
