@@ -1,5 +1,7 @@
 """Channels under TLS: whom they refuse and with which words, and messages that pass while keys are renewed."""
 
+import json
+
 import pytest
 from proton import Message
 
@@ -109,6 +111,11 @@ def test_messages_pass_once_and_in_order_while_keys_are_renewed(pair, cipher):
     assert status(near, CHANNEL)["SSLRKEYS"] >= 100
 
 
+def agreed_on(manager, by):
+    """What `bulla report algorithms` says was agreed on."""
+    return json.loads(manager.run("report", "algorithms", "--json", "--data", manager.data).stdout)[by]
+
+
 def test_a_channel_agrees_on_ml_kem_and_one_that_requires_it_runs_with_nothing_else(pair):
     near, far = pair
     start(pair, near=NEAR, far=FAR)
@@ -117,6 +124,9 @@ def test_a_channel_agrees_on_ml_kem_and_one_that_requires_it_runs_with_nothing_e
     start(pair, near=f"{NEAR} SSLGROUPS('secp384r1,x25519')", far=FAR)
     wait_for_status(near, CHANNEL, "RUNNING")
     assert status(far, CHANNEL)["SSLGROUP"] == "secp384r1"
+    [agreed] = [row for row in agreed_on(far, "running_channels") if row["channel"] == CHANNEL]
+    assert (agreed["group"], agreed["partner"]) == ("secp384r1", near.name)
+    assert any("secp384r1" in due["because"] for due in agreed["due"])
     start(pair, near=f"{NEAR} SSLGROUPS('secp384r1,x25519')", far=f"{FAR} SSLGROUPS('X25519MLKEM768,SecP256r1MLKEM768')")
     assert reason(near).startswith("2400 ") and "refused-by-partner" in reason(near), reason(near)
     wait_until(lambda: any("group-mismatch" in line for line in far.log), "the end that is called says why")
@@ -139,6 +149,8 @@ def test_the_queue_manager_says_by_which_groups_clients_come(pair):
     with far.connect("visitor"):
         rows = shown_rows(far.run("mqsc", "--data", far.data, "--json", "-c", "DISPLAY CONN(*) USERID SSLGROUP").stdout)
         assert [row["SSLGROUP"] for row in rows if row["USERID"] == "visitor"] == ["secp521r1"]
+        [agreed] = [row for row in agreed_on(far, "connections") if row["user"] == "visitor"]
+        assert (agreed["group"], agreed["connections"]) == ("secp521r1", 1)
     assert "MD5" in far.mqsc("ALTER QMGR SSLGROUPS('MD5')", code=None)
     far.mqsc("ALTER QMGR SSLGROUPS(' ')")
     assert "SSLGROUPS( )" in far.mqsc("DISPLAY QMGR SSLGROUPS")

@@ -15,6 +15,7 @@ use bulla_seal::policy::Pqc;
 use certificates::{Certificates, NotRead};
 use dates::{Due, Item, Rules, Used, due};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 /// A row of DISPLAY, by keyword.
@@ -38,6 +39,12 @@ pub(crate) struct Shown {
     pub(crate) channels: Vec<Fields>,
     /// DISPLAY ALGUSE(*).
     pub(crate) messages: Vec<Fields>,
+    /// DISPLAY CHSTATUS(*).
+    pub(crate) running: Vec<Fields>,
+    /// DISPLAY CONN(*).
+    pub(crate) connections: Vec<Fields>,
+    /// Why that was not answered.
+    pub(crate) no_connections: Option<String>,
 }
 
 /// The report.
@@ -52,6 +59,8 @@ pub(crate) struct Report {
     messages: Vec<MessagesRow>,
     certificates: Vec<CertificateRow>,
     channels: Vec<ChannelRow>,
+    /// What running channels and connections have agreed on.
+    agreed: Vec<AgreedRow>,
     /// What could not be read or was not looked at.
     not_read: Vec<NotRead>,
 }
@@ -115,6 +124,22 @@ struct ChannelRow {
     due: Vec<Due>,
 }
 
+/// What the two ends of a connection have agreed on.
+#[derive(Debug)]
+struct AgreedRow {
+    /// The channel; none for clients.
+    channel: Option<String>,
+    /// The partner of a channel, and where it is; the user of clients, empty where they have not signed in.
+    partner: String,
+    address: String,
+    /// Connections of one user that have agreed on the same.
+    connections: u64,
+    cipher: String,
+    group: String,
+    remarks: Vec<String>,
+    due: Vec<Due>,
+}
+
 impl Report {
     /// Without what the queue manager shows, of the certificates alone.
     pub(crate) fn new(shown: Option<&Shown>, certificates: Certificates, now: SystemTime) -> Self {
@@ -129,7 +154,12 @@ impl Report {
         let messages: Vec<MessagesRow> = rows.messages.iter().map(MessagesRow::new).collect();
         let mut channels: Vec<ChannelRow> = listener(rows).into_iter().collect();
         channels.extend(rows.channels.iter().map(|row| ChannelRow::new(row, &rows.manager)));
+        let mut agreed: Vec<AgreedRow> =
+            rows.running.iter().filter(|row| is_connected(row)).map(AgreedRow::of_channel).collect();
         let mut not_read = certificates.not_read;
+        agreed.extend(of_clients(&rows.connections));
+        let no_connections = rows.no_connections.iter();
+        not_read.extend(no_connections.map(|why| NotRead { place: "connections".to_owned(), why: why.clone() }));
         for row in messages.iter().filter(|row| row.is_unknown()) {
             let why = match row.protected.as_str() {
                 "NOTLOOKED" => "not looked at: --messages takes more of each queue".to_owned(),
@@ -149,6 +179,7 @@ impl Report {
             messages,
             certificates: found,
             channels,
+            agreed,
             not_read,
         }
     }
@@ -161,7 +192,8 @@ impl Report {
         let messages = self.messages.iter().filter(|row| is_due(&row.due)).count();
         let certificates = self.certificates.iter().filter(|row| !row.ended && is_due(&row.due)).count();
         let channels = self.channels.iter().filter(|row| is_due(&row.due)).count();
-        policies + messages + certificates + channels
+        let agreed = self.agreed.iter().filter(|row| is_due(&row.due)).count();
+        policies + messages + certificates + channels + agreed
     }
 
     /// How many things were not read or not looked at.
@@ -343,6 +375,59 @@ impl ChannelRow {
         self.due = due(&items);
         self
     }
+}
+
+impl AgreedRow {
+    fn of_channel(row: &Fields) -> Self {
+        let word = |key: &str| text(row, key).to_owned();
+        let of = Some(word("CHANNEL"));
+        Self::new(of, (word("RQMNAME"), word("CONNAME")), 1, (text(row, "SSLCIPH"), text(row, "SSLGROUP")))
+    }
+
+    fn new(
+        channel: Option<String>,
+        (partner, address): (String, String),
+        connections: u64,
+        (cipher, group): (&str, &str),
+    ) -> Self {
+        let suite = cipher_spec::ALL
+            .iter()
+            .find(|spec| spec.ibm == cipher || spec.iana == Some(cipher) || spec.openssl == Some(cipher));
+        let mut items: Vec<Item> = tls_group::find(group).map(group_item).into_iter().collect();
+        items.extend(suite.into_iter().flat_map(suite_items));
+        let remark = match (cipher, group) {
+            ("", _) => Some("no TLS: the seals of its messages alone protect what crosses it"),
+            // An RSA key of the certificate had the keys sent to it.
+            (_, "") => suite.filter(|suite| suite.weak).map(|_| "without forward secrecy: no group was agreed on"),
+            _ => None,
+        };
+        Self {
+            channel,
+            partner,
+            address,
+            connections,
+            cipher: cipher.to_owned(),
+            group: group.to_owned(),
+            remarks: remark.into_iter().map(str::to_owned).collect(),
+            due: due(&items),
+        }
+    }
+}
+
+/// Whether a row of DISPLAY CHSTATUS is of an instance that has agreed with its partner.
+fn is_connected(row: &Fields) -> bool {
+    ["RUNNING", "PAUSED", "STOPPING"].contains(&text(row, "STATUS"))
+}
+
+/// Connections of one user that have agreed on the same are one row: containers give each a name of its own.
+fn of_clients(connections: &[Fields]) -> impl Iterator<Item = AgreedRow> {
+    let mut counts: BTreeMap<[&str; 3], u64> = BTreeMap::new();
+    for row in connections {
+        *counts.entry(["USERID", "SSLCIPH", "SSLGROUP"].map(|key| text(row, key))).or_default() += 1;
+    }
+    counts.into_iter().map(|([user, cipher, group], count)| {
+        AgreedRow::new(None, (user.to_owned(), String::new()), count, (cipher, group))
+    })
 }
 
 /// What clients that come over TLS can agree on; none where nothing is listened for over TLS.

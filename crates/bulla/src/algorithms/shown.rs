@@ -2,7 +2,9 @@
 
 use super::certificates::NotRead;
 use super::dates::{Due, MILESTONES, Milestone, Rules, Source};
-use super::{CertificateRow, ChannelRow, MessagesRow, Named, PolicyRow, Report, UNPROTECTED_SHOWN_MAX, counted};
+use super::{
+    AgreedRow, CertificateRow, ChannelRow, MessagesRow, Named, PolicyRow, Report, UNPROTECTED_SHOWN_MAX, counted,
+};
 use crate::catalog::tls_group;
 use bulla_table::{Column, Table};
 use serde_json::{Value, json};
@@ -22,6 +24,8 @@ impl Report {
             "messages": self.messages.iter().map(MessagesRow::to_json).collect::<Vec<_>>(),
             "certificates": self.certificates.iter().map(CertificateRow::to_json).collect::<Vec<_>>(),
             "channels": self.channels.iter().map(ChannelRow::to_json).collect::<Vec<_>>(),
+            "running_channels": self.agreed(true).map(AgreedRow::to_json).collect::<Vec<_>>(),
+            "connections": self.agreed(false).map(AgreedRow::to_json).collect::<Vec<_>>(),
             "not_read": self.not_read.iter().map(gap).collect::<Vec<_>>(),
             "dates": MILESTONES.iter().map(milestone).collect::<Vec<_>>(),
         })
@@ -43,6 +47,12 @@ impl Report {
             let head = ["channel", "type", "CipherSpec", "groups", "certificate", heads[0], heads[1]];
             let rows = self.channels.iter().map(|row| (row.cells(), row.remarks.as_slice()));
             table(&mut page, "channels and listeners", &head, rows);
+            let head = ["channel", "partner", "address", "cipher", "group", heads[0], heads[1]];
+            let rows = self.agreed(true).map(|row| (row.cells(), row.remarks.as_slice()));
+            table(&mut page, "agreed on by running channels", &head, rows);
+            let head = ["user", "connections", "cipher", "group", heads[0], heads[1]];
+            let rows = self.agreed(false).map(|row| (row.cells(), row.remarks.as_slice()));
+            table(&mut page, "agreed on by connections", &head, rows);
         }
         let head = ["subject", "key", "signed with", "until", "where", heads[0], heads[1]];
         let rows = self.certificates.iter().map(|row| (row.cells(), [].as_slice()));
@@ -51,6 +61,11 @@ impl Report {
         table(&mut page, "not in the report", &[], gaps);
         dates(&mut page);
         page
+    }
+
+    /// What running channels have agreed on, or what clients have.
+    fn agreed(&self, by_channels: bool) -> impl Iterator<Item = &AgreedRow> {
+        self.agreed.iter().filter(move |row| row.channel.is_some() == by_channels)
     }
 
     fn unprotected_queues(&self, page: &mut String) {
@@ -169,6 +184,34 @@ impl ChannelRow {
             false => self.groups.join(", "),
         };
         with_dates(vec![name, kind, spec, groups, self.certificate.clone()], &self.due)
+    }
+}
+
+impl AgreedRow {
+    fn to_json(&self) -> Value {
+        let (cipher, group) = (&self.cipher, &self.group);
+        let (remarks, due) = (&self.remarks, dues(&self.due));
+        match &self.channel {
+            Some(channel) => json!({
+                "channel": channel, "partner": self.partner, "address": self.address, "cipher": cipher, "group": group,
+                "remarks": remarks, "due": due,
+            }),
+            None => json!({
+                "user": self.partner, "connections": self.connections, "cipher": cipher, "group": group,
+                "remarks": remarks, "due": due,
+            }),
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let (partner, address) = (self.partner.clone(), self.address.clone());
+        let mut row = match &self.channel {
+            Some(channel) => vec![channel.clone(), partner, address],
+            None if partner.is_empty() => vec!["(not signed in)".to_owned(), self.connections.to_string()],
+            None => vec![partner, self.connections.to_string()],
+        };
+        row.extend([self.cipher.clone(), self.group.clone()]);
+        with_dates(row, &self.due)
     }
 }
 
@@ -369,6 +412,61 @@ mod tests {
         let rows = at(json!(["amqp://127.0.0.1:5672", "amqps://127.0.0.1:5671"]));
         assert_eq!((&rows[0]["channel"], &rows[0]["type"]), (&json!("amqps://127.0.0.1:5671"), &json!("LISTENER")));
         assert_eq!(rows[0]["due"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_was_agreed_on_is_told_of_each_channel_and_of_the_connections_of_each_user() {
+        let channel = |status: &str, cipher: &str, group: &str| {
+            fields(&json!({
+                "CHANNEL": "A.B", "STATUS": status, "RQMNAME": "B", "CONNAME": "192.0.2.1(5671)", "SSLCIPH": cipher,
+                "SSLGROUP": group,
+            }))
+        };
+        let client = |user: &str, cipher: &str, group: &str| {
+            fields(&json!({ "CONN": "1", "USERID": user, "SSLCIPH": cipher, "SSLGROUP": group }))
+        };
+        let strong = ("TLS_AES_256_GCM_SHA384", "SecP384r1MLKEM1024");
+        let shown = Shown {
+            running: vec![
+                channel("RUNNING", strong.0, strong.1),
+                channel("RETRYING", "", ""),
+                channel("RUNNING", "TLS_RSA_WITH_AES_256_GCM_SHA384", ""),
+            ],
+            connections: vec![
+                client("orders", strong.0, "x25519"),
+                client("", "", ""),
+                client("orders", strong.0, "x25519"),
+                client("orders", "ECDHE-RSA-AES256-GCM-SHA384", "secp256r1"),
+            ],
+            no_connections: Some("dispatcher 1 did not answer".to_owned()),
+            ..Shown::default()
+        };
+        let report = report(&shown);
+        let shown_now = report.to_json();
+        let because =
+            |row: &Value| row["due"].as_array().unwrap().last().map_or(json!([]), |due| due["because"].clone());
+        let rows = |key: &str| shown_now[key].as_array().unwrap().clone();
+        let told: Vec<_> = rows("running_channels").iter().map(|row| (row["group"].clone(), because(row))).collect();
+        let transport = json!(["RSA key transport"]);
+        assert_eq!(told, [(json!("SecP384r1MLKEM1024"), json!([])), (json!(""), transport)]);
+        let told: Vec<_> = rows("connections")
+            .iter()
+            .map(|row| (row["user"].clone(), row["connections"].clone(), row["group"].clone(), because(row)))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (json!(""), json!(1), json!(""), json!([])),
+                (json!("orders"), json!(1), json!("secp256r1"), json!(["secp256r1"])),
+                (json!("orders"), json!(2), json!("x25519"), json!(["x25519"])),
+            ]
+        );
+        assert_eq!((report.due_by(2035, &Rules::ALL), report.gaps()), (3, 1));
+        let page = report.page();
+        assert!(
+            page.contains("(not signed in)") && page.contains("connections  dispatcher 1 did not answer"),
+            "{page}"
+        );
     }
 
     #[test]

@@ -93,6 +93,12 @@ enum Unasked {
 
 /// Asks the queue manager that runs.
 fn ask(args: &AlgorithmsArgs) -> Result<Shown, Unasked> {
+    let (connections, no_connections) = match rows(args, "DISPLAY CONN(*) ALL") {
+        Ok(rows) => (rows, None),
+        // One thread that does not answer in time is no reason to say nothing.
+        Err(Unasked::Refused(error)) => (Vec::new(), Some(error.message)),
+        Err(away) => return Err(away),
+    };
     let one = |command: &str| rows(args, command).map(|rows| rows.into_iter().next().unwrap_or_default());
     Ok(Shown {
         manager: one("DISPLAY QMGR ALL")?,
@@ -101,6 +107,9 @@ fn ask(args: &AlgorithmsArgs) -> Result<Shown, Unasked> {
         queues: rows(args, "DISPLAY QLOCAL(*)")?,
         channels: rows(args, "DISPLAY CHANNEL(*) ALL")?,
         messages: rows(args, &format!("DISPLAY ALGUSE(*) MESSAGES({}) ALL", args.messages))?,
+        running: rows(args, "DISPLAY CHSTATUS(*) ALL")?,
+        connections,
+        no_connections,
     })
 }
 
