@@ -7,7 +7,7 @@ import re
 import pytest
 
 from channels import TLS, Route
-from manager import label, wait_until
+from manager import label, shown_rows, wait_until
 from modern import READS, Modern, inspected
 from sites import Site, clear, payloads, refused_get, refused_put
 from test_key_rotation import key
@@ -94,12 +94,32 @@ def test_a_list_of_recipients_of_both_kinds_says_what_it_amounts_to(site, tmp_pa
     assert len(algorithms(site, tmp_path, site.raw(queue)[0])[1]) == 2
     assert payloads(site.auditor.get_all(queue, browse=True)) == payloads(site.billing.get_all(queue)) == [b"both"]
     assert "QUALITY(PRIVACY AS WEAKEST RECIPIENT)" in site.qm.mqsc(f"DISPLAY POLICY({queue})")
+    wait_for_weakest(site, queue, "p256 of CN=auditor,O=Demo")
     said = site.qm.run("policy", "check", queue, "--data", site.qm.data, code=None).stdout.decode()
     told = "1 of 2 recipients by ML-KEM; each opens a message alone, so it is as strong as p256 of CN=auditor,O=Demo"
     assert f"PQC(ALLOWED): {told}" in said, said
     site.set_policy(queue, f"{mixed} PQC(REQUIRED)")
     refused = refused_put(site.orders, queue)
     assert (refused.reason, refused.cause) == (2063, "recipient-key")
+
+
+def wait_for_weakest(site, queue, key):
+    def shown():
+        command = f"DISPLAY POLICY({queue}) WEAKEST"
+        return shown_rows(site.qm.run("mqsc", "--data", site.qm.data, "--json", "-c", command).stdout)[0]["WEAKEST"]
+
+    wait_until(lambda: shown() == key, f"DISPLAY POLICY names {key!r}")
+
+
+def test_what_the_weakest_recipient_is_follows_keys_and_policies(site):
+    alone = site.queue("ENCALG(AES256) PQC(ALLOWED) RECIP('{billing}')")
+    wait_for_weakest(site, alone, "ml-kem-768 of CN=billing,O=Demo")
+    # ML-KEM does not go with AES-128, so the other key is taken.
+    site.set_policy(alone, "ENCALG(AES128) PQC(ALLOWED) RECIP('{billing}')")
+    wait_for_weakest(site, alone, "p256 of CN=billing,O=Demo")
+    for without in ("PQC(NONE)", "PQC(REQUIRED)"):
+        site.set_policy(alone, f"ENCALG(AES256) {without} RECIP('{{billing}}')")
+        wait_for_weakest(site, alone, "")
 
 
 def test_who_has_none_neither_puts_nor_gets_and_hears_why(site):

@@ -2,7 +2,7 @@
 
 use crate::catalog::status::{MissingKey, NeededKey, Stranded};
 use bulla_queue::{KeyNames, Keys};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What a reader is told who has no key for what is there.
 const ADDRESSED_TO_OTHERS: &str = "what is there is addressed to others";
@@ -18,6 +18,9 @@ pub struct StrandedNow {
     pub missing: Vec<MissingKey>,
     /// Every key that messages need.
     pub needed: Vec<NeededKey>,
+    /// By policy that allows keys of both kinds for encryption: the key that opens its messages most easily, as
+    /// `rsa2048 of CN=billing`. None where no ring here has a certificate of a recipient.
+    pub weakest: HashMap<String, String>,
 }
 
 impl StrandedNow {

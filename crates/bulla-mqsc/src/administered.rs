@@ -98,6 +98,12 @@ pub trait Administered {
         PolicyStatus::default()
     }
 
+    /// The key that opens a policy's messages most easily, of a policy that allows keys of both kinds for encryption;
+    /// empty where it is not known.
+    fn weakest_recipient(&self, _policy: &str) -> String {
+        String::new()
+    }
+
     /// Every subscription, as it stands. Whatever has no queues has none.
     fn subscription_status(&self) -> Vec<SubscriptionStatus> {
         Vec::new()

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use zeroize::Zeroizing;
 
 use crate::batch::{self, BatchKey, By, Leaf, Proof, own_signature};
-use crate::certificate::{Certificate, CertificateError, KeyKind, Usage};
+use crate::certificate::{Certificate, CertificateError, KeyKind, Strength, Usage};
 use crate::cms::attributes::{self, AttributeWriter, CONTENT_TYPE_ATTRIBUTE_BYTES, RECIPIENTS_ATTRIBUTE_BYTES};
 use crate::cms::batch::{BatchLayout, Branch};
 use crate::cms::enveloped::{EnvelopeLayout, RecipientKinds, recipient_set};
@@ -411,13 +411,12 @@ pub fn recipient_of<'a>(
     dn: &Dn,
     now: SystemTime,
 ) -> Result<&'a Certificate, SealError> {
-    let usage = if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment };
+    let usage = recipient_usage(policy);
     let of_kind = |fit: &dyn Fn(KeyKind) -> bool| ring.recipient_where(dn, usage, policy.revocation, now, fit);
     let is_ml_kem = |kind| matches!(kind, KeyKind::MlKem(_));
     let is_classical = |kind: KeyKind| !kind.is_post_quantum();
     let is_either = |kind| is_ml_kem(kind) || is_classical(kind);
-    // ML-KEM goes with neither AES-128 nor RSA-OAEP: under ALLOWED another key will do.
-    let fits = policy.key_transport != KeyTransport::Oaep && policy.encrypt.is_none_or(|cipher| cipher.key_len() == 32);
+    let fits = takes_ml_kem(policy);
     let found = match policy.pqc {
         Pqc::None => of_kind(&is_classical),
         Pqc::Required => of_kind(&is_ml_kem),
@@ -434,6 +433,44 @@ pub fn recipient_of<'a>(
             SealError::RecipientKey { dn: dn.clone(), why }
         }
         _ => error.into(),
+    })
+}
+
+/// What a recipient's certificate must be good for.
+fn recipient_usage(policy: &Policy) -> Usage {
+    if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment }
+}
+
+/// Whether ML-KEM goes with the rest of the policy: it goes with neither AES-128 nor RSA-OAEP. Under ALLOWED another key
+/// will do then.
+fn takes_ml_kem(policy: &Policy) -> bool {
+    policy.key_transport != KeyTransport::Oaep && policy.encrypt.is_none_or(|cipher| cipher.key_len() == 32)
+}
+
+/// The key by which messages of a policy are opened most easily, as far as the certificates in these rings say: of each
+/// recipient the one that sealing with the ring would take, and of all of these an RSA or EC key before ML-KEM, a
+/// shorter one before a longer. Each recipient opens a message alone, so it is as strong as that.
+///
+/// No path is proved and no revocation list is asked: it costs a look at each recipient's certificates in each ring.
+pub fn weakest_recipient<'a>(
+    policy: &Policy,
+    rings: impl IntoIterator<Item = &'a Ring>,
+    now: SystemTime,
+) -> Option<&'a Certificate> {
+    let (usage, ml_kem_first) = (recipient_usage(policy), takes_ml_kem(policy));
+    let chosen = rings.into_iter().flat_map(|ring| {
+        policy.recipients.iter().filter_map(move |dn| {
+            let is_good = |one: &&Certificate| {
+                let fits = policy.pqc.allows(one.key_kind()) && one.check_dates(now).is_ok();
+                fits && one.check_usage(usage.for_recipient(one.key_kind())).is_ok()
+            };
+            let order = |one: &&Certificate| (one.key_kind().is_post_quantum() == ml_kem_first, one.not_before());
+            ring.named(dn).filter(is_good).max_by_key(order)
+        })
+    });
+    chosen.min_by_key(|one| {
+        let strength = Strength::of(one.key_kind(), one.key_bits()).map_or(0, |strength| strength.bits);
+        (one.key_kind().is_post_quantum(), strength, one.key_bits())
     })
 }
 

@@ -1,5 +1,5 @@
-//! Messages that no key ring here can open, keys that are gone though messages need them, and policies whose recipients
-//! have no key here. They are looked for at the start, once a minute, and when keys or policies have changed.
+//! Messages that no key ring here can open, keys that are gone though messages need them, policies whose recipients
+//! have no key here, and what recipients with keys of both kinds amount to. They are looked for at the start, once a minute, and when keys or policies have changed.
 
 use crate::catalog::status::{MissingKey, Stranded};
 use crate::events::Event;
@@ -8,10 +8,13 @@ use crate::manager::{Manager, State};
 use crate::missing_keys::OwnKeys;
 use crate::stranded_now::StrandedNow;
 use crate::wall_clock::wall_ms;
-use bulla_seal::Dn;
-use bulla_seal::ring::KeyFiles;
-use std::collections::{BTreeMap, BTreeSet};
+use bulla_seal::certificate::KeySpec;
+use bulla_seal::policy::Pqc;
+use bulla_seal::ring::{KeyFiles, Ring};
+use bulla_seal::{Dn, Policy, weakest_recipient};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often messages are looked for. In between, files of keys are compared with what they were.
@@ -56,6 +59,8 @@ struct Defined {
     elsewhere: Elsewhere,
     /// Policies, and recipients whose keys should be here.
     wanted: Vec<(String, Dn)>,
+    /// Policies that encrypt for keys of both kinds.
+    mixed: Vec<Arc<Policy>>,
 }
 
 impl Defined {
@@ -67,12 +72,15 @@ impl Defined {
         }
         let definitions = &state.definitions;
         let elsewhere = Elsewhere::of(definitions, None);
-        let of = |policy: &'_ bulla_seal::Policy| -> Vec<(String, Dn)> {
+        let of = |policy: &Policy| -> Vec<(String, Dn)> {
             wanted_here(policy, definitions).map(|dn| (policy.name.clone(), dn.clone())).collect()
         };
         let wanted: Vec<(String, Dn)> = definitions.policies.values().flat_map(|policy| of(policy)).collect();
-        let differs = self.generation.is_none() || elsewhere != self.elsewhere || wanted != self.wanted;
-        *self = Defined { generation, elsewhere, wanted };
+        let is_mixed = |policy: &&Arc<Policy>| policy.pqc == Pqc::Allowed && policy.encrypt.is_some();
+        let mixed: Vec<Arc<Policy>> = definitions.policies.values().filter(is_mixed).cloned().collect();
+        let is_as_before = elsewhere == self.elsewhere && wanted == self.wanted && mixed == self.mixed;
+        let differs = self.generation.is_none() || !is_as_before;
+        *self = Defined { generation, elsewhere, wanted, mixed };
         differs
     }
 }
@@ -104,7 +112,8 @@ impl Watch {
     fn look(&mut self, manager: &Manager, now: Instant, wall: SystemTime) {
         let needs = needs_in_turns(manager);
         let knows_nothing = self.queues.is_empty() && self.missing.is_empty() && self.recipients.is_empty();
-        if needs.is_empty() && self.defined.wanted.is_empty() && knows_nothing {
+        let asks_nothing = self.defined.wanted.is_empty() && self.defined.mixed.is_empty();
+        if needs.is_empty() && asks_nothing && knows_nothing {
             *manager.stranded() = StrandedNow::default();
             return;
         }
@@ -115,6 +124,7 @@ impl Watch {
             without_key: known.without_key(&needs, elsewhere),
             missing: self.own_keys.missing(&known, &needs, elsewhere),
             needed: known.needed(&needs),
+            weakest: weakest(&self.defined.mixed, manager, now, wall),
         };
         self.own_keys.save();
         self.tell_of_recipients(&known);
@@ -183,6 +193,22 @@ impl Watch {
         }
         self.recipients = without;
     }
+}
+
+/// By policy the key that opens its messages most easily. Rings are not read again within a second.
+fn weakest(mixed: &[Arc<Policy>], manager: &Manager, now: Instant, wall: SystemTime) -> HashMap<String, String> {
+    if mixed.is_empty() {
+        return HashMap::new();
+    }
+    let users = manager.sealing.rings.users().into_iter();
+    let rings: Vec<Arc<Ring>> = users.filter_map(|user| manager.ring(&user, now).ok()).collect();
+    let of = |policy: &Arc<Policy>| {
+        let certificate = weakest_recipient(policy, rings.iter().map(Arc::as_ref), wall)?;
+        let (kind, bits) = (certificate.key_kind(), certificate.key_bits());
+        let key = KeySpec::like(kind, bits).map_or_else(|| kind.to_string(), |key| key.to_string());
+        Some((policy.name.clone(), format!("{key} of {}", certificate.dn())))
+    };
+    mixed.iter().filter_map(of).collect()
 }
 
 /// What is said of a recipient who has no key here.

@@ -7,10 +7,10 @@ use crate::attributes::clamped;
 use crate::parse::{Setting, Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind};
 use crate::rows::wanted;
-use crate::run::{invalid, unknown};
+use crate::run::{Administered, invalid, unknown};
 use crate::table::{
     Act, Attribute, Command, DISPLAY_OPTIONS, DN_CHARS_MAX, Defining, Doing, KEY_REUSE_MAX, Key, Kind, NameUse, V1,
-    attribute, words,
+    attribute, shown, words,
 };
 use bulla_catalog::system_queues::SYSTEM_PREFIX;
 use bulla_catalog::{DEPTH_MAX, Definitions, Sort};
@@ -36,9 +36,19 @@ static SHOWN: &[Field<Arc<Policy>>] = &[Field::shown(
     "QUALITY",
     "What it comes to: NONE, INTEGRITY, PRIVACY or CONFIDENTIALITY. UNBOUND is added where a cipher alone proves \
      nothing, POST-QUANTUM under PQC(REQUIRED), and AS WEAKEST RECIPIENT under PQC(ALLOWED) with ENCALG: each \
-     recipient opens alone, so one RSA or EC key is enough. CHECK POLICY names one.",
+     recipient opens alone, so one RSA or EC key is enough. WEAKEST names it.",
     |of| Cell::Text(quality(of)),
 )];
+
+/// What only DISPLAY has, and depends on the key rings.
+static WEAKEST: Attribute = shown(
+    Key::Own("WEAKEST"),
+    "WEAKEST",
+    "Under PQC(ALLOWED) with ENCALG: the recipient's key that opens its messages most easily, as rsa2048 of CN=billing. \
+     It is taken from the certificates in the key rings here by name, use and dates, as sealing would take them, RSA \
+     and EC before ML-KEM; whether one is believed or revoked, CHECK POLICY asks. Found within two seconds of a change. \
+     Empty where no ring that can be read has a recipient's certificate.",
+);
 
 static SIGNER: Attribute = Attribute {
     key: Key::Own("SIGNER"),
@@ -221,7 +231,7 @@ static FIELDS: &[Field<Arc<Policy>>] = &[
 
 static OF_QUALITY: &[&Attribute] = attributes!(SHOWN);
 static ATTRIBUTES: &[&Attribute] = attributes!(FIELDS);
-static DISPLAYED: &[&Attribute] = joined![OF_QUALITY, ATTRIBUTES];
+static DISPLAYED: &[&Attribute] = joined![OF_QUALITY, &[&WEAKEST], ATTRIBUTES];
 
 static ACTION: Attribute = attribute(
     Key::Action,
@@ -379,6 +389,10 @@ impl Rules for Arc<Policy> {
 
     fn wanted(statement: &Statement) -> Vec<&'static Attribute> {
         wanted(statement, false)
+    }
+
+    fn status<'a>(name: &'a str, target: &'a dyn Administered) -> Box<dyn Fn(Key) -> Option<Cell> + 'a> {
+        Box::new(move |key| (key == WEAKEST.key).then(|| Cell::Text(target.weakest_recipient(name))))
     }
 }
 

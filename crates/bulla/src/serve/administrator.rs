@@ -842,6 +842,10 @@ impl Administered for Administrator<'_> {
         self.manager.sign_ins.sessions.stop(ends, self.manager.clock.now())
     }
 
+    fn weakest_recipient(&self, policy: &str) -> String {
+        self.manager.stranded().weakest.get(policy).cloned().unwrap_or_default()
+    }
+
     fn policy_status(&self, name: &str) -> PolicyStatus {
         PolicyStatus {
             since_ms: self.manager.counts.since_ms,
