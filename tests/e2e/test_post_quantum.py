@@ -103,6 +103,30 @@ def test_a_list_of_recipients_of_both_kinds_says_what_it_amounts_to(site, tmp_pa
     assert (refused.reason, refused.cause) == (2063, "recipient-key")
 
 
+def test_with_a_cbc_cipher_who_has_both_keys_signs_by_the_other_one_under_allowed(site, tmp_path):
+    """All signers under CBC have keys of one type, and the reader's ring has both kinds of this signer's."""
+    attributes = "SIGNALG(SHA512) ENCALG(AES256CBC) SIGNER('{orders}') RECIP('{billing}')"
+    queue = site.queue(f"{attributes} PQC(NONE)")
+    site.orders.put(queue, clear(b"old"))
+    site.set_policy(queue, f"{attributes} PQC(ALLOWED)")
+    site.orders.put(queue, clear(b"new"))
+    [_, new] = site.raw(queue)
+    assert algorithms(site, tmp_path, new)[1] == [READS]
+    assert payloads(site.billing.get_all(queue)) == [b"old", b"new"]
+    # A signer with an ML-DSA key alone is of another type: the message stays, and its reader hears why.
+    mixed = attributes.replace("SIGNER('{orders}')", "SIGNER('{orders}', 'CN=quantum,O=Demo')")
+    of_quantum = ("--ring", "quantum", "--dn", "CN=quantum,O=Demo", "--key", "ml-dsa-65", "--signer", "demo")
+    site.people.cert("create", *of_quantum, "--share", "orders", "--share", "billing")
+    site.set_policy(queue, f"{mixed} PQC(ALLOWED)")
+    site.orders.put(queue, clear(b"stays"))
+    # A ring that was just asked for is read again within a second.
+    says = lambda: str(refused_get(site.billing, queue))  # noqa: E731
+    wait_until(lambda: "cause=policy" in says() and "signers with keys of one type and size" in says(), "it is refused")
+    assert "or use AES128 or AES256" in says()
+    site.set_policy(queue, f"{attributes} PQC(ALLOWED)")
+    assert payloads(site.billing.get_all(queue)) == [b"stays"]
+
+
 def wait_for_weakest(site, queue, key):
     def shown():
         command = f"DISPLAY POLICY({queue}) WEAKEST"

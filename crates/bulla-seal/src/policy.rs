@@ -651,7 +651,8 @@ impl fmt::Display for PolicyError {
             ),
             PolicyError::SignersDiffer { first, other } => write!(
                 out,
-                "SIGNALG with a CBC cipher needs signers with keys of one type and size: {first}, {other}"
+                "SIGNALG with a CBC cipher needs signers with keys of one type and size: {first}, {other}; or use \
+                 AES128 or AES256"
             ),
             PolicyError::SignBatchCount { count } => {
                 write!(out, "SIGNBATCH({count}) is not in 1 to {SIGN_BATCH_MAX}")

@@ -39,7 +39,8 @@ enum SignatureWork {
 
 impl Signer {
     /// The newest key whose signature of this scheme and digest exists, of a kind that PQC allows; under PQC(ALLOWED) a
-    /// post-quantum one where there is one.
+    /// post-quantum one where there is one. With a CBC cipher an RSA or EC one: there all signers have keys of one type,
+    /// and readers expect that one of who has both (`open/decoy.rs`).
     pub(crate) fn choose<'a>(
         ring: &'a Ring,
         policy: &Policy,
@@ -61,7 +62,8 @@ impl Signer {
         // A ring may have keys of several names: where the policy lists one, no reader believes another.
         let is_named = |own: &Own| policy.signers.contains(own.certificate.dn());
         let newest = |wanted: &dyn Fn(&Own) -> bool| {
-            let preferred = |own: &Own| wanted(own) && own.certificate.key_kind().is_post_quantum();
+            let post_quantum = !policy.is_signed_cbc();
+            let preferred = |own: &Own| wanted(own) && own.certificate.key_kind().is_post_quantum() == post_quantum;
             match ring.signing_where(policy.revocation, now, preferred) {
                 Ok(own) => Ok(own),
                 Err(_) => ring.signing_where(policy.revocation, now, wanted),

@@ -222,7 +222,8 @@ static FIELDS: &[Field<Arc<Policy>>] = &[
         "NONE",
         "Whether keys that withstand a quantum computer sign (ML-DSA) and are recipients (ML-KEM). NONE: RSA and \
          elliptic curves alone. ALLOWED: such a key where a signer or recipient has one, else RSA or EC; as each \
-         recipient opens the message alone, it is as strong as the weakest. REQUIRED: nothing else is sealed or \
+         recipient opens the message alone, it is as strong as the weakest, and with a CBC cipher RSA and EC keys sign \
+         before others. REQUIRED: nothing else is sealed or \
          opened. ML-KEM needs ENCALG(AES256) or AES256CBC, ML-DSA-65 a SIGNALG of SHA384 or SHA512, ML-DSA-87 SHA512.",
         |of| Cell::word(of.pqc.as_str()),
         |of, value| take(&mut Arc::make_mut(of).pqc, value),

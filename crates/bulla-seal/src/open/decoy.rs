@@ -11,7 +11,7 @@ use openssl::bn::BigNum;
 use openssl::ecdsa::EcdsaSig;
 use openssl::sha::sha512;
 
-use crate::certificate::{Certificate, KeyKind};
+use crate::certificate::{Certificate, KeyKind, Usage};
 use crate::cms::Name;
 use crate::cms::algorithm::{digest_identifier, ecdsa_identifier, ml_dsa_identifier, rsa_signature_identifier};
 use crate::cms::attributes::{self, AttributeWriter};
@@ -68,13 +68,19 @@ pub fn check_reader(policy: &Policy, ring: &Ring) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// Every certificate that the ring has for the policy's signers, of a kind that PQC lets sign; at least one for each.
+/// Every certificate that the ring has for the policy's signers, of a kind that PQC lets sign; at least one for each. Of
+/// a signer with keys of both kinds those of RSA and EC keys alone: by these it signs here (`signer.rs`).
 fn named(policy: &Policy, ring: &Ring) -> Result<Vec<Certificate>, PolicyError> {
     let mut all: Vec<Certificate> = Vec::new();
     for dn in &policy.signers {
+        let can_sign = |certificate: &&Certificate| {
+            policy.pqc.allows(certificate.key_kind()) && certificate.check_usage(Usage::Sign).is_ok()
+        };
+        let is_classical = |certificate: &&Certificate| !certificate.key_kind().is_post_quantum();
+        let of_signer = || ring.named(dn).filter(can_sign);
+        let has_classical = of_signer().any(|certificate| is_classical(&certificate));
         let before = all.len();
-        let can_sign = |kind| policy.pqc.allows(kind) && !matches!(kind, KeyKind::MlKem(_));
-        all.extend(ring.named(dn).filter(|certificate| can_sign(certificate.key_kind())).cloned());
+        all.extend(of_signer().filter(|certificate| !has_classical || is_classical(certificate)).cloned());
         if all.len() == before {
             return Err(PolicyError::SignerNotInRing { dn: dn.to_string(), user: ring.user().to_owned() });
         }
