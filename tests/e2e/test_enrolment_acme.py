@@ -44,8 +44,9 @@ NAMES = '"dns:localhost", "ip:127.0.0.1"'
 
 
 def configure(
-    qm, pebble, rest="terms_agreed = true", names=NAMES, port=None, seconds=20, label="server", challenge=True
-):
+    qm, pebble, rest="terms_agreed = true", names=NAMES, port=None, seconds=20, label="server", challenge=True,
+    key=None,
+):  # fmt: skip
     aside = qm.data / "enrolment.new"
     text = ""
     if pebble:
@@ -62,6 +63,7 @@ seconds = {seconds}
 authority = "pebble"
 names = [{names}]
 """
+        text += f'key = "{key}"\n' if key else ""
     aside.write_text(text)
     aside.chmod(0o600)
     aside.rename(qm.data / "enrolment.toml")
@@ -126,6 +128,16 @@ def test_it_renews_by_itself_while_a_connection_stays(qm, pebble):
         assert client.get("ACME").body == "after"
     told = qm.run("audit", "show", "--json", "--kind", "certificate", "--data", qm.data).stdout.splitlines()
     assert json.loads(told[-1])["what"]["authority"] == "pebble"
+
+
+def test_a_key_that_the_authority_does_not_know_is_refused_and_the_next_kind_comes(qm, pebble):
+    """Go's library reads a request with an ML-DSA key, and can't verify its signature."""
+    configure(qm, pebble, key="ml-dsa-65")
+    refused(qm, "refused: badCSR: ", code=4)
+    configure(qm, pebble)
+    before = served(qm)
+    assert "renewed server: " in renew(qm)
+    wait_until(lambda: served(qm) != before, "the new one is shown")
 
 
 def test_what_the_authority_refuses_is_told_with_its_words(qm, pebble):

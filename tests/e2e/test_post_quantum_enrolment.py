@@ -1,11 +1,15 @@
 """Certificates for keys that withstand a quantum computer, from an authority that has such a key itself: what can be asked
-for, and what is refused by name."""
+for, by a program, CMP, ACME and SPIFFE, and what is refused by name."""
 
 import json
+import os
+import socket
+import subprocess
 
 import pytest
 
 from manager import BULLA, run, wait_until
+from pki import OPENSSL_4, openssl_4
 
 SIGN = """#!/bin/sh
 cd {folder} && rm -f new.pem && cat > request.csr &&
@@ -103,3 +107,124 @@ def test_an_ml_dsa_key_takes_no_old_key_s_place(data):
     configure(data, "ml-dsa-65")
     done = run("key", "enrol", "orders", "--data", data)
     assert done.returncode == 4 and "`bulla cert create` makes one beside it" in said(done), done
+
+
+# --- CMP ---
+
+SECRET = "only-the-authority-knows"
+CMP = """
+[authorities.company]
+cmp = "http://127.0.0.1:{port}/"
+reference = "4711"
+secret_file = "{folder}/secret"
+seconds = 20
+trust = "{folder}/ca.pem"
+[certificates.server]
+authority = "company"
+dn = "CN=mq"
+names = ["dns:localhost"]
+key = "{key}"
+"""
+EXTENSIONS = """basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature
+extendedKeyUsage = serverAuth
+subjectKeyIdentifier = hash
+subjectAltName = DNS:localhost
+"""
+
+
+class Company:
+    """An authority with an ML-DSA key. The server of `openssl cmp` issues one certificate that is made before. Where no
+    secret is used, it signs its answers by ML-DSA."""
+
+    def __init__(self, folder):
+        self.folder, self.process = folder, None
+        folder.mkdir()
+        (folder / "extensions").write_text(EXTENSIONS)
+        (folder / "secret").write_text(SECRET + "\n")
+        (folder / "secret").chmod(0o600)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        ca = ("-addext", "basicConstraints=critical,CA:TRUE", "-subj", "/CN=Company", "-days", "3650")
+        self.openssl("req", "-x509", "-newkey", "ML-DSA-87", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", *ca)
+        self.openssl("genpkey", "-algorithm", "ML-DSA-65", "-out", "server.key")
+        self.issue("server.key", "CMP server", "server.pem")
+
+    def openssl(self, *arguments):
+        subprocess.run(
+            [OPENSSL_4, *arguments], cwd=self.folder, env={"OPENSSL_CONF": os.devnull}, check=True, timeout=60,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def issue(self, key, name, out, serial="1234"):
+        """A certificate for the key in that file."""
+        self.openssl("pkey", "-in", str(key), "-pubout", "-out", "public.pem")
+        by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-set_serial", serial, "-days", "90", "-extfile", "extensions")
+        self.openssl("x509", "-new", "-force_pubkey", "public.pem", "-subj", f"/CN={name}", *by, "-out", out)
+
+    def serve(self, *options, by_secret=True):
+        self.stop()
+        with_secret = ["-srv_ref", "4711", "-srv_secret", f"pass:{SECRET}"]
+        with_signature = ["-srv_cert", "server.pem", "-srv_key", "server.key", "-srv_trusted", "ca.pem"]
+        self.process = subprocess.Popen(
+            [OPENSSL_4, "cmp", "-config", "", "-port", str(self.port), *(with_secret if by_secret else with_signature),
+             "-rsp_cert", "issued.pem", "-rsp_extracerts", "ca.pem", *options],
+            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        wait_until(self.listens, "the server listens")
+
+    def listens(self):
+        assert self.process.poll() is None, "the server has ended"
+        with open("/proc/net/tcp") as tcp, open("/proc/net/tcp6") as tcp6:
+            return any(f":{self.port:04X} " in line and " 0A " in line for line in [*tcp, *tcp6])
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture
+def company(tmp_path):
+    if not OPENSSL_4.exists():
+        pytest.skip("there is no openssl program of this build: make clients")
+    company = Company(tmp_path / "cmp")
+    yield company
+    company.stop()
+
+
+def ask_by_cmp(data, company, key):
+    file = data / "enrolment.toml"
+    file.write_text(CMP.format(port=company.port, folder=company.folder, key=key))
+    file.chmod(0o600)
+    return run("cert", "renew", "server", "--data", data)
+
+
+def test_by_cmp_no_ml_kem_key_is_asked_for(data, company):
+    (data / "tls").mkdir(mode=0o700)
+    done = ask_by_cmp(data, company, "ml-kem-768")
+    assert done.returncode == 1 and "a key of type ML-KEM signs nothing, so no request either" in said(done), done
+
+
+def test_by_cmp_an_ml_dsa_key_comes_by_a_secret_and_renews_by_its_own_signature(data, company):
+    (data / "tls").mkdir(mode=0o700)
+    pending, present = data / "enrolment/server.pending", data / "tls/server.pem"
+    # The key is made with the first attempt, and the server issues a certificate that is made before.
+    assert "Connection refused" in said(ask_by_cmp(data, company, "ml-dsa-65"))
+    company.issue(pending, "mq", "issued.pem", serial="77")
+    company.serve()
+    done = ask_by_cmp(data, company, "ml-dsa-65")
+    assert done.returncode == 0 and "renewed server: " in said(done), done
+    first = present.read_bytes()
+    company.stop()
+    # The request is signed by the present key, and the answer by the server's: both are ML-DSA.
+    assert "Connection refused" in said(ask_by_cmp(data, company, "ml-dsa-87"))
+    company.issue(pending, "mq", "issued.pem", serial="77")
+    company.serve(by_secret=False)
+    done = ask_by_cmp(data, company, "ml-dsa-87")
+    assert done.returncode == 0 and "renewed server: " in said(done), done
+    shown = openssl_4("x509", "-in", present, "-noout", "-text").decode()
+    assert present.read_bytes() != first and "Public Key Algorithm: ML-DSA-87" in shown, shown
+    assert not pending.exists()

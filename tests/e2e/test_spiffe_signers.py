@@ -9,6 +9,7 @@ from cryptography import x509
 
 import spiffe_agent
 from manager import ERROR_QUEUE, shown_rows, wait_until
+from pki import OPENSSL_4, openssl_4
 from sites import PRIVACY, clear, peopled, refused_put
 
 ID = f"spiffe://{spiffe_agent.DOMAIN}/orders"
@@ -118,6 +119,44 @@ def test_messages_are_signed_by_a_process_and_open_when_its_certificate_and_auth
     site.orders.put(queue, clear(b"to myself"))
     assert bytes(site.orders.get(queue).body) == b"to myself"
     assert "PRIVATE KEY" not in "".join(site.qm.log)
+
+
+QUANTUM = f"""basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature
+extendedKeyUsage = serverAuth, clientAuth
+subjectAltName = URI:{ID}
+"""
+
+
+def quantum_svid(folder):
+    """An SVID with an ML-DSA key, of an authority with another one."""
+    names = [folder / name for name in ("ca.key", "ca.pem", "svid.key", "svid.pem", "extensions")]
+    ca_key, ca, key, certificate, extensions = names
+    extensions.write_text(QUANTUM)
+    of_ca = ("-subj", "/C=US/O=SPIRE", "-days", "1", "-addext", "basicConstraints=critical,CA:TRUE")
+    openssl_4("req", "-x509", "-newkey", "ML-DSA-87", "-nodes", "-keyout", ca_key, "-out", ca, *of_ca)
+    openssl_4("genpkey", "-algorithm", "ML-DSA-65", "-out", key)
+    openssl_4("pkey", "-in", key, "-pubout", "-out", folder / "public.pem")
+    subject = ("-force_pubkey", folder / "public.pem", "-subj", "/C=US/O=SPIRE", "-days", "1")
+    openssl_4("x509", "-new", *subject, "-CA", ca, "-CAkey", ca_key, "-extfile", extensions, "-out", certificate)
+    der = ("-outform", "DER")
+    pkcs8 = openssl_4("pkcs8", "-topk8", "-nocrypt", "-in", key, *der)
+    return [ID.encode(), openssl_4("x509", "-in", certificate, *der), pkcs8, openssl_4("x509", "-in", ca, *der)]
+
+
+@pytest.mark.skipif(not OPENSSL_4.exists(), reason="there is no openssl program of this build: make clients")
+def test_a_process_with_an_ml_dsa_key_signs_where_new_keys_are_required(site, agents, tmp_path):
+    agents[0].svids = [quantum_svid(tmp_path)]
+    configure(site, agents, signer("orders", share=["billing"]))
+    valid(site)
+    site.people.seen()
+    queue = site.queue(f"SIGNALG(SHA384) SIGNER('{ID}') PQC(REQUIRED)")
+    site.orders.put(queue, clear(b"by ML-DSA"))
+    raw = tmp_path / "signed.der"
+    raw.write_bytes(bytes(site.raw(queue)[0].body))
+    [signed] = json.loads(site.qm.run("seal", "inspect", raw, "--json").stdout)["signers"]
+    assert signed["algorithm"] == "ML-DSA-65 with SHA384", signed
+    assert bytes(site.billing.get(queue).body) == b"by ML-DSA"
 
 
 def test_who_is_not_that_process_does_not_pass(site, agents):

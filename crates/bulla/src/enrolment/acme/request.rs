@@ -2,6 +2,7 @@
 
 use super::jws::failed;
 use crate::enrolment::EnrolError;
+use bulla_device::{KeyKind, x509};
 use bulla_seal::certificate::create::AlternativeName;
 use openssl::error::ErrorStack;
 use openssl::hash::MessageDigest;
@@ -29,7 +30,9 @@ pub(super) fn der(key: &PKey<Private>, names: &[AlternativeName]) -> Result<Vec<
         let mut extensions = Stack::new()?;
         extensions.push(all.build(&builder.x509v3_context(None))?)?;
         builder.add_extensions(&extensions)?;
-        builder.sign(key, MessageDigest::sha256())?;
+        // An ML-DSA key signs all of it, without a digest before.
+        let signs_all = matches!(KeyKind::of(key), Ok(KeyKind::MlDsa(_)));
+        x509::sign_request(&mut builder, key, (!signs_all).then(MessageDigest::sha256))?;
         builder.build().to_der()
     };
     made().map_err(failed)
