@@ -1,5 +1,6 @@
 //! Messages that no key ring here can open, keys that are gone though messages need them, policies whose recipients
-//! have no key here, and what recipients with keys of both kinds amount to. They are looked for at the start, once a minute, and when keys or policies have changed.
+//! have no key here, and what recipients with keys of both kinds amount to. They are looked for at the start, once a
+//! minute, and when keys or policies have changed.
 
 use crate::catalog::status::{MissingKey, Stranded};
 use crate::events::Event;
