@@ -228,7 +228,8 @@ struct Inbox {
     /// What an adapter was to compute itself and left to others that had nothing to do.
     shared: Parcel,
     asides: VecDeque<Box<dyn FnOnce() + Send>>,
-    /// Kinds of messages that are signed when there is nothing else to do, or at that time; without one, in the next turn.
+    /// Kinds of messages that are signed when there is nothing else to do, or at that time; without one, in the next
+    /// turn.
     held: VecDeque<(BatchKey, Option<Instant>)>,
     /// Adapters with an index below this one go on; the others end after their turn.
     wanted: usize,

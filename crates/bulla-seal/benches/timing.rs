@@ -3,10 +3,11 @@
 //! `cargo bench -p bulla-seal --bench timing` opens signed and encrypted messages that fail in different ways, in
 //! random order, and compares the times of each way with those of the first (`leak/mod.rs` says how). AES-CBC: bad
 //! padding; rubbish inside; a changed payload; a wrong signature. AES-GCM: a changed first byte, a changed last byte.
-//! The signer has an RSA or an EC key and the reader the other kind, or ML-DSA and RSA; the signer was seen before or not. The first way is
-//! there twice and must not be told from itself. A control, a payload 64 times as long, must be told apart. Arguments:
-//! samples of each way (10,000 by default), different messages of each way (by default as many, so that each is opened
-//! once), and a word that the name of a row must contain. The exit code is 1 if a verdict is not the expected one.
+//! The signer has an RSA or an EC key and the reader the other kind, or ML-DSA and RSA; the signer was seen before or
+//! not. The first way is there twice and must not be told from itself. A control, a payload 64 times as long, must be
+//! told apart. Arguments: samples of each way (10,000 by default), different messages of each way (by default as many,
+//! so that each is opened once), and a word that the name of a row must contain. The exit code is 1 if a verdict is not
+//! the expected one.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

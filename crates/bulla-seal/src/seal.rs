@@ -441,8 +441,8 @@ fn recipient_usage(policy: &Policy) -> Usage {
     if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment }
 }
 
-/// Whether ML-KEM goes with the rest of the policy: it goes with neither AES-128 nor RSA-OAEP. Under ALLOWED another key
-/// will do then.
+/// Whether ML-KEM goes with the rest of the policy: it goes with neither AES-128 nor RSA-OAEP. Under ALLOWED another
+/// key will do then.
 fn takes_ml_kem(policy: &Policy) -> bool {
     policy.key_transport != KeyTransport::Oaep && policy.encrypt.is_none_or(|cipher| cipher.key_len() == 32)
 }

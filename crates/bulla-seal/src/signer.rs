@@ -39,8 +39,8 @@ enum SignatureWork {
 
 impl Signer {
     /// The newest key whose signature of this scheme and digest exists, of a kind that PQC allows; under PQC(ALLOWED) a
-    /// post-quantum one where there is one. With a CBC cipher an RSA or EC one: there all signers have keys of one type,
-    /// and readers expect that one of who has both (`open/decoy.rs`).
+    /// post-quantum one where there is one. With a CBC cipher an RSA or EC one: there all signers have keys of one
+    /// type, and readers expect that one of who has both (`open/decoy.rs`).
     pub(crate) fn choose<'a>(
         ring: &'a Ring,
         policy: &Policy,

@@ -498,9 +498,9 @@ impl<'a> Turn<'a> {
 }
 
 /// How long the next signature of a kind may wait for more messages after this one. The processor's other work brings
-/// those messages, and signing two halves of a batch takes it twice as long as signing the whole. It waits four times as
-/// long as one signature takes: so signing takes a fifth of one core at most while the others are busy. Any other device
-/// is free now, so nothing waits for it.
+/// those messages, and signing two halves of a batch takes it twice as long as signing the whole. It waits four times
+/// as long as one signature takes: so signing takes a fifth of one core at most while the others are busy. Any other
+/// device is free now, so nothing waits for it.
 fn hold_after(answer: &Answer) -> Duration {
     if answer.device != DeviceId::CPU {
         return Duration::ZERO;

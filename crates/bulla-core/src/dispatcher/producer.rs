@@ -21,8 +21,8 @@ use std::sync::Arc;
 pub const CREDIT_CLEAR: u32 = 1000;
 /// Credit of a link whose messages are sealed or checked first: they wait in memory for that.
 pub const CREDIT_PROTECTED: u32 = 256;
-/// The same where messages share signatures, in batches of the policy, where that is more: a link gets new credit when it
-/// has used a half, and then a batch is being signed and another one comes.
+/// The same where messages share signatures, in batches of the policy, where that is more: a link gets new credit when
+/// it has used a half, and then a batch is being signed and another one comes.
 const CREDIT_SIGN_BATCHES: u32 = 4;
 /// Messages of one link that may be with the adapters: its credit of publications, with copies for 256 subscriptions.
 /// One that comes beyond it is refused.

@@ -1,6 +1,7 @@
 //! Topics as the other end of a link: which names they are, and how a link comes to a subscription.
 //!
-//! A name is a topic's where it begins with `topic://`, or where its client says so. A subscription's name is the link's, up to the first `|`, and the client's container before it.
+//! A name is a topic's where it begins with `topic://`, or where its client says so. A subscription's name is the
+//! link's, up to the first `|`, and the client's container before it.
 
 use super::local::Local;
 use super::peer::Peer;

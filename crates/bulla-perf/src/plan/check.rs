@@ -272,7 +272,8 @@ fn held_back(sample: &Sample, cores: f64) -> Vec<String> {
     }
 }
 
-/// Over quality, key, reuse, shared signatures, payload, pairs and devices; what the profile has no devices for is left out.
+/// Over quality, key, reuse, shared signatures, payload, pairs and devices; what the profile has no devices for is left
+/// out.
 fn trials(profile: &Profile) -> Vec<Trial> {
     let message = |quality, key: &str| Configuration { quality, key: key.to_owned(), ..Configuration::default() };
     let stream = |configuration| Trial {

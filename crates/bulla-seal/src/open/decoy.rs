@@ -68,8 +68,8 @@ pub fn check_reader(policy: &Policy, ring: &Ring) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// Every certificate that the ring has for the policy's signers, of a kind that PQC lets sign; at least one for each. Of
-/// a signer with keys of both kinds those of RSA and EC keys alone: by these it signs here (`signer.rs`).
+/// Every certificate that the ring has for the policy's signers, of a kind that PQC lets sign; at least one for each.
+/// Of a signer with keys of both kinds those of RSA and EC keys alone: by these it signs here (`signer.rs`).
 fn named(policy: &Policy, ring: &Ring) -> Result<Vec<Certificate>, PolicyError> {
     let mut all: Vec<Certificate> = Vec::new();
     for dn in &policy.signers {

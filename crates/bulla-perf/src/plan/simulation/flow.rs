@@ -438,8 +438,8 @@ impl Simulation<'_> {
         None
     }
 
-    /// What an adapter takes up in a turn. Messages that wait for nothing but a signature that they share are taken beside
-    /// the others; the first one of each signature counts.
+    /// What an adapter takes up in a turn. Messages that wait for nothing but a signature that they share are taken
+    /// beside the others; the first one of each signature counts.
     fn next_tasks(&mut self) -> Vec<Task> {
         let class = &self.system.class;
         let most = if self.settings.turns { ADAPTER_TASKS_MAX } else { 1 };
@@ -491,8 +491,8 @@ impl Simulation<'_> {
         true
     }
 
-    /// Whether an adapter that has nothing to do but to sign what is held lets others have its core first. Whoever yields
-    /// comes behind all who wait, and those whom they wake, until they have had a slice.
+    /// Whether an adapter that has nothing to do but to sign what is held lets others have its core first. Whoever
+    /// yields comes behind all who wait, and those whom they wake, until they have had a slice.
     fn yields(&mut self, thread: usize) -> bool {
         let (now, slice_us) = (self.now, self.system.cores.slice_us);
         let yields = match self.threads[thread].yields_since {

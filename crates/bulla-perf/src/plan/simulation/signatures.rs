@@ -63,7 +63,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// A signature is made: its task, and the others that it proves, go on. `took_us` is the processor's time, 0 for a device.
+    /// A signature is made: its task, and the others that it proves, go on. `took_us` is the processor's time, 0 for a
+    /// device.
     pub(super) fn signed(&mut self, task: Task, took_us: f64, stage: &mut Stage) {
         let at = self.messages[task.message].link;
         let others = self.links[at].unsigned.sharing.remove(&task.message).unwrap_or_default();
