@@ -1,4 +1,5 @@
-//! Any patterns of addresses, channels, certificates and objects: an answer or an error, and never a rule that does not fit.
+//! Any patterns of addresses, channels, certificates and objects: an answer or an error, and never a rule that does not
+//! fit.
 //!
 //! A line each: a pattern for addresses, an address, a profile, a name, a pattern for certificates, a subject.
 

@@ -1,7 +1,8 @@
-//! Any set of keys, any response and any token: an answer or an error; a token that nobody signed signs nobody in, and one that
-//! was signed is taken only with the claims that it must have.
+//! Any set of keys, any response and any token: an answer or an error; a token that nobody signed signs nobody in, and
+//! one that was signed is taken only with the claims that it must have.
 //!
-//! A line each: a set of keys, a header, claims; the rest is a response. Header and claims are signed with a key that is known.
+//! A line each: a set of keys, a header, claims; the rest is a response. Header and claims are signed with a key that
+//! is known.
 
 #![no_main]
 

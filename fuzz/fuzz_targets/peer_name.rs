@@ -1,4 +1,5 @@
-//! Any SSLPEER against any name: an answer or an error. A second pattern in front makes a pattern stricter, never laxer.
+//! Any SSLPEER against any name: an answer or an error. A second pattern in front makes a pattern stricter, never
+//! laxer.
 
 #![no_main]
 

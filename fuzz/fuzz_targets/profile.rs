@@ -1,4 +1,5 @@
-//! Any text as a profile: read, or refused. What was read is written and read back without a loss, and asked what it is for.
+//! Any text as a profile: read, or refused. What was read is written and read back without a loss, and asked what it is
+//! for.
 
 #![no_main]
 

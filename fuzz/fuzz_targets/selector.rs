@@ -1,5 +1,5 @@
-//! Any selector over any message: an answer or an error, the same for a message in one piece and in many, and of the front
-//! alone either that answer or that it is not enough. A line end separates the two.
+//! Any selector over any message: an answer or an error, the same for a message in one piece and in many, and of the
+//! front alone either that answer or that it is not enough. A line end separates the two.
 #![no_main]
 
 use bulla::selector::{Facts, Scratch, Selector, keys_of};

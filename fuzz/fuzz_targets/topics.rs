@@ -1,5 +1,5 @@
-//! Any topics and patterns: an answer or an error, and of many patterns the index finds those that the definition of wildcards
-//! says, and has nothing left of them at the end.
+//! Any topics and patterns: an answer or an error, and of many patterns the index finds those that the definition of
+//! wildcards says, and has nothing left of them at the end.
 //!
 //! A line each: patterns, an empty line, topics.
 
@@ -40,7 +40,8 @@ fuzz_target!(|data: &[u8]| {
     assert!(index.is_empty());
 });
 
-/// Whether a pattern fits, by the definition of wildcards: which numbers of the topic's levels each of its beginnings can stand for.
+/// Whether a pattern fits, by the definition of wildcards: which numbers of the topic's levels each of its beginnings
+/// can stand for.
 fn fits(pattern: &[&str], topic: &[&str]) -> bool {
     let mut reached = vec![false; topic.len() + 1];
     reached[0] = true;

@@ -29,8 +29,8 @@ pub(super) fn unit(txn_id: &[u8]) -> UnitId {
     number.map_or(UnitId::UNKNOWN, UnitId)
 }
 
-/// Hot path: what a client says of a delivery, and in which unit of work. None where it says nothing, or a state that is
-/// no outcome.
+/// Hot path: what a client says of a delivery, and in which unit of work. None where it says nothing, or a state that
+/// is no outcome.
 #[inline]
 pub(crate) fn outcome(state: Option<DeliveryState>) -> (Option<MessageOutcome>, Option<UnitId>) {
     match state {
