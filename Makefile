@@ -60,6 +60,7 @@ NATS_VERSION = 2.15.3
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 OPENSSL_4 = .cache/openssl-4/openssl
+KRYOPTIC = .cache/kryoptic/libkryoptic.so
 # `make check test` runs unit tests once.
 NOT_CHECKED = $(if $(filter check,$(MAKECMDGOALS)),--test '*')
 
@@ -181,7 +182,7 @@ prerequisites:
 test-prerequisites: prerequisites
 	@tests/prerequisites.sh test
 
-clients: $(VENV) $(RHEA) $(GO_AMQP) $(PEBBLE) $(JMS) $(BOUNCYCASTLE) $(OPENSSL_4) $(NATS) \
+clients: $(VENV) $(RHEA) $(GO_AMQP) $(PEBBLE) $(JMS) $(BOUNCYCASTLE) $(OPENSSL_4) $(KRYOPTIC) $(NATS) \
     $(NATS_CLI)
 
 nats-server: $(NATS)
@@ -236,3 +237,9 @@ $(BOUNCYCASTLE): $(CLIENTS)/bouncycastle/pom.xml | prerequisites
 # The program of the OpenSSL that Bulla is linked with, which distributions don't have yet: two minutes on two cores.
 $(OPENSSL_4): Cargo.lock tests/openssl-4.sh | test-prerequisites
 	tests/openssl-4.sh $@
+
+# A software token that has ML-DSA and ML-KEM: what uses it is skipped where it can't be built, as without libclang.
+$(KRYOPTIC): $(wildcard tests/kryoptic/Cargo.* tests/kryoptic/src/*.rs) $(OPENSSL_4) | test-prerequisites
+	-KRYOPTIC_OPENSSL_SOURCES=$(abspath $(dir $(OPENSSL_4))) CARGO_TARGET_DIR=$(abspath $(TARGET))/kryoptic \
+	    cargo build --release --locked --manifest-path tests/kryoptic/Cargo.toml && \
+	    mkdir -p $(dir $@) && cp $(TARGET)/kryoptic/release/$(notdir $@) $@

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the `openssl` program of the OpenSSL that Bulla is linked with, from the source that cargo has for this build.
 # Distributions are years behind it: theirs know neither ML-DSA nor ML-KEM, nor the attributes of a confidential
-# message.
+# message. Beside the program it leaves what a token of tests is built with: `libcrypto.a`, and its headers in `include`.
 #
 #   tests/openssl-4.sh PROGRAM     PROGRAM is the file to make, .cache/openssl-4/openssl usually
 set -euo pipefail
@@ -24,20 +24,22 @@ for package in json.load(sys.stdin)["packages"]:
 ' <<<"$metadata") || failed "Cargo.lock has no openssl-src with OpenSSL's version in its own"
 [ -f "$source/Configure" ] || failed "there is no source in $source"
 
+beside=$(dirname "$out")
 # One of before `cmp` was built in is made anew.
 has() {
     "$out" version 2>/dev/null | grep -q "^OpenSSL $version " &&
-        "$out" list -commands 2>/dev/null | grep -qw cmp
+        "$out" list -commands 2>/dev/null | grep -qw cmp && [ -f "$beside/libcrypto.a" ] &&
+        grep -q "\"$version\"" "$beside/include/openssl/opensslv.h" 2>/dev/null
 }
 if has; then
     touch "$out"
     exit 0
 fi
 
-mkdir -p "$(dirname "$out")"
-build=$(mktemp -d "$(dirname "$out")/build.XXXXXX")
+mkdir -p "$beside"
+build=$(mktemp -d "$beside/build.XXXXXX")
 trap 'rm -rf "$build"' EXIT
-log=$(dirname "$out")/build.log
+log=$beside/build.log
 make_in_build() { env -u MAKEFLAGS -u MAKELEVEL make --directory "$build" "$@" >>"$log" 2>&1; }
 broken() {
     tail -n 20 "$log" >&2
@@ -50,5 +52,9 @@ without="shared module tests docs legacy comp quic dtls ssl-trace srp ech ts ct
 (cd "$build" && perl "$source/Configure" $(printf 'no-%s ' $without) -O0) >"$log" 2>&1 || broken "Configure failed"
 make_in_build -j"$(nproc)" build_generated || broken "make build_generated failed"
 make_in_build -j"$(nproc)" apps/openssl || broken "make apps/openssl failed"
+rm -rf "$beside/include"
+mkdir -p "$beside/include"
+cp -R "$source/include/openssl" "$build/include/openssl" "$beside/include"
+mv "$build/libcrypto.a" "$beside"
 mv "$build/apps/openssl" "$out"
 has || failed "it does not say that it is OpenSSL $version, or has no cmp"

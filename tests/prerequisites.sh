@@ -33,6 +33,12 @@ has_python_headers() { python3 -c 'import os, sysconfig; os.stat(sysconfig.get_p
 # From 1.21 on, go fetches the version that go.mod asks for.
 has_go() { [ -n "$(go env GOTOOLCHAIN)" ]; }
 has_node() { node --input-type=module --eval 'await 0; Headers.prototype' && npm --version; }
+# What finds the declarations of C headers, and the headers that are the compiler's own.
+finds_libclang() {
+    local lib='libclang[-.][0-9s]*' header='clang/*/include/stddef.h'
+    [ -n "$(ls -d ${LIBCLANG_PATH:+"$LIBCLANG_PATH"/$lib} /usr/lib*/{,*/,llvm*/lib*/}$lib 2>/dev/null)" ] &&
+        [ -n "$(ls -d /usr/lib*/{,llvm*/lib*/}$header 2>/dev/null)" ]
+}
 compiles_java() {
     echo 'record Probe(int one) {}' >"$scratch/Probe.java"
     javac --release 17 -d "$scratch" "$scratch/Probe.java"
@@ -70,6 +76,7 @@ case ${1:-test} in
         wanted=(
             "softhsm2       |SoftHSM2; tests with a PKCS#11 token are skipped    |softhsm2-util --version"
             "libp11-kit-dev |p11-kit's headers; tests of a token that fails are skipped |pkg-config --exists p11-kit-1"
+            "libclang-dev   |libclang; tests of a token with ML-DSA and ML-KEM are skipped |finds_libclang"
             "chromium       |chromium; tests of pages in a browser are skipped   |chromium --version"
             "prometheus     |promtool; tests of the alert rules are skipped      |promtool --version"
             "-              |openssl program of 3.0.22 or newer; confidential messages are opened by the OpenSSL of this build |tests/openssl-probe.sh"
