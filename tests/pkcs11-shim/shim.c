@@ -6,14 +6,16 @@
  *   BULLA_SHIM_MODULE   the module that does the work
  *   BULLA_SHIM_CONTROL  a file that is read at each call; each line is one of
  *     removed           the token is not there
- *     slow N            signing, decrypting and deriving take N milliseconds more
+ *     slow N            signing, decrypting, deriving and decapsulating take N milliseconds more
  *     pin               every PIN is wrong
- *     error N           signing, decrypting and deriving end with code N
- *     faulty            one bit of each signature, each decrypted block and each derived secret is wrong
+ *     error N           these end with code N
+ *     faulty            one bit of each signature, each decrypted block and each secret is wrong
+ *     picky             decapsulating a ciphertext that ends with four zeros fails
  *     crash             the process aborts in the next such call; the line is taken out first
  *     lost              every session is closed at the next such call; the line is taken out first
  *     oaep              CKM_RSA_PKCS_OAEP with SHA-256 works (SoftHSM2 2.6 refuses it)
  *   BULLA_SHIM_LOG      a file to which a line is added at each C_Login
+ *   BULLA_SHIM_OLD      set: functions of PKCS#11 3.2 are left out, where the module has them
  */
 #include <dlfcn.h>
 #include <p11-kit/pkcs11.h>
@@ -26,10 +28,36 @@
 #define LINE_BYTES_MAX 128
 #define SESSIONS_MAX 256
 #define MODULUS_BYTES_MAX 512
+#define SIGNATURE_BYTES_MAX 8192
 #define HASH_BYTES 32
 
+/* p11-kit's header ends before PKCS#11 3.0. In 3.2 the list goes on with 24 functions of 3.0, and 12 of its own. */
+#define FUNCTIONS_OF_3_0 24
+#define FUNCTIONS_OF_3_2 12
+
+typedef CK_RV (*decapsulate_key_function)(CK_SESSION_HANDLE, CK_MECHANISM_PTR, CK_OBJECT_HANDLE, CK_ATTRIBUTE_PTR,
+                                          CK_ULONG, CK_BYTE_PTR, CK_ULONG, CK_OBJECT_HANDLE_PTR);
+
+struct list_3_2 {
+    CK_FUNCTION_LIST first;
+    void (*of_3_0[FUNCTIONS_OF_3_0])(void);
+    void (*encapsulate_key)(void);
+    decapsulate_key_function decapsulate_key;
+    void (*rest[FUNCTIONS_OF_3_2 - 2])(void);
+};
+
+struct interface {
+    CK_UTF8CHAR_PTR name;
+    void *list;
+    CK_FLAGS flags;
+};
+
+typedef CK_RV (*get_interface_function)(CK_UTF8CHAR_PTR, CK_VERSION *, struct interface **, CK_FLAGS);
+
 static CK_FUNCTION_LIST *real;
-static CK_FUNCTION_LIST ours;
+static struct list_3_2 *real_3_2;
+static struct list_3_2 ours;
+static struct interface our_interface;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CK_SESSION_HANDLE oaep_sessions[SESSIONS_MAX]; /* 0 is never a session */
 
@@ -222,7 +250,7 @@ static CK_RV login(CK_SESSION_HANDLE session, CK_USER_TYPE user, CK_UTF8CHAR_PTR
 
 static CK_RV sign(CK_SESSION_HANDLE session, CK_BYTE_PTR in, CK_ULONG in_len, CK_BYTE_PTR out, CK_ULONG_PTR out_len)
 {
-    CK_BYTE sink[MODULUS_BYTES_MAX];
+    CK_BYTE sink[SIGNATURE_BYTES_MAX];
     CK_ULONG sink_len = sizeof sink;
     CK_RV rv = before_use();
 
@@ -277,6 +305,17 @@ static CK_RV derive_key(CK_SESSION_HANDLE session, CK_MECHANISM_PTR mechanism, C
     return rv == CKR_OK ? real->C_DeriveKey(session, mechanism, base, template, count, key) : rv;
 }
 
+static CK_RV decapsulate_key(CK_SESSION_HANDLE session, CK_MECHANISM_PTR mechanism, CK_OBJECT_HANDLE private,
+                             CK_ATTRIBUTE_PTR template, CK_ULONG count, CK_BYTE_PTR in, CK_ULONG in_len,
+                             CK_OBJECT_HANDLE_PTR key)
+{
+    CK_RV rv = before_use();
+
+    if (rv == CKR_OK && in_len >= 4 && memcmp(in + in_len - 4, "\0\0\0\0", 4) == 0 && asked("picky", NULL))
+        rv = CKR_ENCRYPTED_DATA_INVALID;
+    return rv == CKR_OK ? real_3_2->decapsulate_key(session, mechanism, private, template, count, in, in_len, key) : rv;
+}
+
 static CK_RV get_attribute_value(CK_SESSION_HANDLE session, CK_OBJECT_HANDLE object, CK_ATTRIBUTE_PTR template, CK_ULONG count)
 {
     CK_RV rv = real->C_GetAttributeValue(session, object, template, count);
@@ -288,26 +327,63 @@ static CK_RV get_attribute_value(CK_SESSION_HANDLE session, CK_OBJECT_HANDLE obj
     return rv;
 }
 
-CK_RV C_GetFunctionList(CK_FUNCTION_LIST_PTR_PTR list)
+CK_RV C_GetFunctionList(CK_FUNCTION_LIST_PTR_PTR list);
+
+static void take_over(void)
+{
+    ours.first.C_GetFunctionList = C_GetFunctionList;
+    ours.first.C_GetSlotList = get_slot_list;
+    ours.first.C_GetTokenInfo = get_token_info;
+    ours.first.C_OpenSession = open_session;
+    ours.first.C_Login = login;
+    ours.first.C_Sign = sign;
+    ours.first.C_DecryptInit = decrypt_init;
+    ours.first.C_Decrypt = decrypt;
+    ours.first.C_DeriveKey = derive_key;
+    ours.first.C_GetAttributeValue = get_attribute_value;
+}
+
+static void *function_of_module(const char *name)
 {
     const char *path = getenv("BULLA_SHIM_MODULE");
     void *module = path ? dlopen(path, RTLD_NOW) : NULL;
-    CK_C_GetFunctionList get = module ? (CK_C_GetFunctionList)dlsym(module, "C_GetFunctionList") : NULL;
+
+    return module ? dlsym(module, name) : NULL;
+}
+
+CK_RV C_GetFunctionList(CK_FUNCTION_LIST_PTR_PTR list)
+{
+    CK_C_GetFunctionList get = (CK_C_GetFunctionList)function_of_module("C_GetFunctionList");
     CK_RV rv = get ? get(&real) : CKR_GENERAL_ERROR;
 
     if (rv != CKR_OK)
         return rv;
-    ours = *real;
-    ours.C_GetFunctionList = C_GetFunctionList;
-    ours.C_GetSlotList = get_slot_list;
-    ours.C_GetTokenInfo = get_token_info;
-    ours.C_OpenSession = open_session;
-    ours.C_Login = login;
-    ours.C_Sign = sign;
-    ours.C_DecryptInit = decrypt_init;
-    ours.C_Decrypt = decrypt;
-    ours.C_DeriveKey = derive_key;
-    ours.C_GetAttributeValue = get_attribute_value;
-    *list = &ours;
+    ours.first = *real;
+    take_over();
+    *list = &ours.first;
+    return CKR_OK;
+}
+
+/* The list of 3.2, where the module has one; otherwise none, and the caller goes on with C_GetFunctionList. */
+CK_RV C_GetInterface(CK_UTF8CHAR_PTR name, CK_VERSION *version, struct interface **interface, CK_FLAGS flags)
+{
+    get_interface_function get = (get_interface_function)function_of_module("C_GetInterface");
+    struct interface *found = NULL;
+    CK_VERSION *has;
+
+    *interface = NULL;
+    if (!get || getenv("BULLA_SHIM_OLD") || get(name, version, &found, flags) != CKR_OK || !found)
+        return CKR_OK;
+    has = found->list;
+    if (has->major != 3 || has->minor < 2)
+        return CKR_OK;
+    real_3_2 = found->list;
+    real = &real_3_2->first;
+    ours = *real_3_2;
+    take_over();
+    ours.decapsulate_key = decapsulate_key;
+    our_interface = *found;
+    our_interface.list = &ours;
+    *interface = &our_interface;
     return CKR_OK;
 }

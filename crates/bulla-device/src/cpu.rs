@@ -256,11 +256,11 @@ pub(crate) fn ecdsa_verify(key: &PublicKey, hash: &[u8], signature: &[u8]) -> Re
     verdict(key.prepared().with(key.key(), Purpose::EcdsaVerify, verify)?)
 }
 
-fn ml_dsa_verify(key: &PublicKey, message: &[u8], signature: &[u8]) -> Result<Output, DeviceError> {
+pub(crate) fn ml_dsa_verify(key: &PublicKey, message: &[u8], signature: &[u8]) -> Result<Output, DeviceError> {
     verdict(ml_dsa::verify(key.key(), message, signature)?)
 }
 
-fn ml_kem_encapsulate(key: &PublicKey) -> Result<Output, DeviceError> {
+pub(crate) fn ml_kem_encapsulate(key: &PublicKey) -> Result<Output, DeviceError> {
     let KeyKind::MlKem(set) = key.kind() else { return Err(NOT_AN_ML_KEM_KEY) };
     Ok(Output::new(ml_kem::encapsulate(key.key(), set)?))
 }

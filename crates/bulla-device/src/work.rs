@@ -322,13 +322,16 @@ pub struct Job {
     /// Others are likely to ask the very same now: who hands jobs out may have it done once for all of them. To a
     /// device it says nothing.
     pub is_common: bool,
+    /// What an answer to it gave before did not open. A device whose answers can't be checked shows first that it is
+    /// well, because this answer decides what becomes of the message.
+    pub is_in_doubt: bool,
 }
 
 impl Job {
     /// A job without an asker and without a deadline; its number is 0.
     pub fn new(key: impl Into<Key>, work: Work) -> Job {
         let (key, work) = (key.into(), Arc::new(work));
-        Job { id: 0, key, work, deadline: None, asker: Asker::default(), is_common: false }
+        Job { id: 0, key, work, deadline: None, asker: Asker::default(), is_common: false, is_in_doubt: false }
     }
 
     /// The same job, that others are likely to ask for, too.

@@ -7,7 +7,7 @@ use bulla_device::{
     CpuDevice, Curve, DeviceError, Digest, Driver, Job, KeyKind, Output, PrivateKey, PublicKey, RsaPadding, RsaScheme,
     Work,
 };
-use coprocessor_common::{HELPER_VARIABLE, SoftHsm, engine, run};
+use coprocessor_common::{HELPER_VARIABLE, Token, engine, run};
 use openssl::ec::{EcGroup, EcKey};
 use openssl::pkey::{PKey, Private};
 use openssl::rsa::Rsa;
@@ -34,7 +34,7 @@ fn ec(curve: Curve) -> PKey<Private> {
 }
 
 /// Puts the key on the token; returns it as one of the token's, and as a clear one.
-fn imported(token: &SoftHsm, key: PKey<Private>, label: &str, id: &str) -> (PrivateKey, PrivateKey) {
+fn imported(token: &Token, key: PKey<Private>, label: &str, id: &str) -> (PrivateKey, PrivateKey) {
     token.import(&key, label, id);
     let clear = PrivateKey::clear(key).expect("a key");
     let uri = format!("pkcs11:token=Bulla%20test;object={label};type=private");
@@ -53,7 +53,7 @@ fn wrap(key: &PrivateKey, padding: RsaPadding, content_key: &[u8]) -> Vec<u8> {
 
 #[test]
 fn every_operation_on_the_token_gives_what_openssl_accepts() {
-    let Some(token) = SoftHsm::new() else { return };
+    let Some(token) = Token::softhsm() else { return };
     let device = token.coprocessor();
     let mut engine = engine(&device);
     for (bits, id) in [(1024, "01"), (2048, "02"), (3072, "03"), (4096, "04")] {
@@ -103,7 +103,7 @@ fn every_operation_on_the_token_gives_what_openssl_accepts() {
 
 #[test]
 fn a_failed_unwrap_gives_a_key_and_never_an_error() {
-    let Some(token) = SoftHsm::new() else { return };
+    let Some(token) = Token::softhsm() else { return };
     let device = token.coprocessor();
     let mut engine = engine(&device);
     let (key, clear) = imported(&token, rsa(1024), "unwrap", "01");
@@ -133,7 +133,7 @@ fn a_failed_unwrap_gives_a_key_and_never_an_error() {
 
 #[test]
 fn a_point_off_the_curve_gives_random_bytes() {
-    let Some(token) = SoftHsm::new() else { return };
+    let Some(token) = Token::softhsm() else { return };
     let device = token.coprocessor();
     let mut engine = engine(&device);
     let (key, _) = imported(&token, ec(Curve::P256), "derive", "01");
@@ -150,7 +150,7 @@ fn a_point_off_the_curve_gives_random_bytes() {
 
 #[test]
 fn a_key_made_on_the_token_is_found_by_its_uri_and_does_everything() {
-    let Some(token) = SoftHsm::new() else { return };
+    let Some(token) = Token::softhsm() else { return };
     let device = token.coprocessor();
     let mut engine = engine(&device);
     let kinds = [NewKey::Rsa(2048), NewKey::Ec(Curve::P256), NewKey::Ec(Curve::P521), NewKey::Ec(Curve::P192)];
@@ -184,7 +184,7 @@ fn a_key_made_on_the_token_is_found_by_its_uri_and_does_everything() {
 
 #[test]
 fn a_key_that_is_not_there_or_not_the_certificates_is_refused_by_name() {
-    let Some(token) = SoftHsm::new() else { return };
+    let Some(token) = Token::softhsm() else { return };
     let device = token.coprocessor();
     let mut engine = engine(&device);
     let hash = Digest::Sha256.hash(b"content");
@@ -215,7 +215,7 @@ fn a_key_that_is_not_there_or_not_the_certificates_is_refused_by_name() {
 
 #[test]
 fn a_device_takes_private_work_with_keys_that_can_be_on_its_token() {
-    let Some(token) = SoftHsm::new() else { return };
+    let Some(token) = Token::softhsm() else { return };
     let device = token.coprocessor();
     let public = PublicKey::new(&ec(Curve::P256)).expect("a key");
     let job = |uri: &str, work| Job::new(PrivateKey::on_token(public.clone(), uri), work);
@@ -245,7 +245,7 @@ fn offline(device: &Coprocessor, why: &str) {
 
 #[test]
 fn what_is_wrong_with_a_definition_is_said() {
-    let Some(token) = SoftHsm::new() else { return };
+    let Some(token) = Token::softhsm() else { return };
     let with = |change: &dyn Fn(&mut CoprocessorSettings)| {
         let mut settings = token.settings();
         change(&mut settings);
@@ -268,7 +268,7 @@ fn what_is_wrong_with_a_definition_is_said() {
 
 #[test]
 fn a_wrong_pin_is_tried_once_until_the_file_changes_or_the_operator_says_so() {
-    let Some(token) = SoftHsm::new() else { return };
+    let Some(token) = Token::softhsm() else { return };
     let device = token.coprocessor();
     token.write_pin("s3cr3t-wrong");
     offline(&device, "token \"Bulla test\" refused the PIN");
@@ -284,7 +284,7 @@ fn a_wrong_pin_is_tried_once_until_the_file_changes_or_the_operator_says_so() {
 
 #[test]
 fn engines_work_side_by_side() {
-    let Some(token) = SoftHsm::new() else { return };
+    let Some(token) = Token::softhsm() else { return };
     let device = token.coprocessor();
     let (key, clear) = imported(&token, ec(Curve::P256), "shared", "01");
     std::thread::scope(|scope| {

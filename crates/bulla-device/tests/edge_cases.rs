@@ -115,7 +115,7 @@ fn the_accelerator_answers_every_case_right() {
 
 #[test]
 fn the_coprocessor_answers_every_private_rsa_case_right() {
-    let Some(token) = coprocessor_common::SoftHsm::new() else { return };
+    let Some(token) = coprocessor_common::Token::softhsm() else { return };
     let device = token.coprocessor();
     let engine = coprocessor_common::engine(&device);
     let mut device = OnToken { token, engine, keys: HashMap::new(), others: CpuDevice::new("cpu"), count: 0 };
@@ -153,7 +153,7 @@ fn the_helper_process() {
 /// Puts the RSA keys of jobs on a token and has their private operations done there; the processor does the rest.
 /// SoftHSM2's tool imports EC keys that may not derive, so those are tested with keys made on the token, elsewhere.
 struct OnToken {
-    token: coprocessor_common::SoftHsm,
+    token: coprocessor_common::Token,
     engine: Box<dyn Device>,
     keys: HashMap<[u8; 32], PrivateKey>,
     others: CpuDevice,

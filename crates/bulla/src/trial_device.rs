@@ -54,7 +54,9 @@ impl TrialDevice {
         }
         let (answers, answered) = mpsc::channel();
         let sink: Arc<dyn Sink> = Arc::new(ToTrial(answers));
-        let job = Job { deadline: Some(Instant::now() + TOKEN_WAIT), asker: Asker::new(ASKER), ..job };
+        let deadline = Some(Instant::now() + TOKEN_WAIT);
+        // A message that does not open is not to be the token's doing.
+        let job = Job { deadline, asker: Asker::new(ASKER), is_in_doubt: true, ..job };
         let asker = job.asker.clone();
         // The job of a key on a token is never left to its asker.
         scheduler.place(&mut vec![job], &sink, &mut Inline::new());

@@ -10,12 +10,12 @@ use std::process::Command;
 use bulla_device::coprocessor::{Coprocessor, HelperCommand};
 use bulla_device::{CpuDevice, Digest, Driver, Output, PrivateKey, RsaPadding, Work};
 use bulla_seal::ring::Ring;
-use coprocessor_common::{SoftHsm, run};
+use coprocessor_common::{Token, run};
 
 const BULLA: &str = env!("CARGO_BIN_EXE_bulla");
 
 /// A SoftHSM2 and a data directory beside it.
-struct Harness(SoftHsm);
+struct Harness(Token);
 
 impl Harness {
     fn path(&self, name: &str) -> PathBuf {
@@ -35,7 +35,7 @@ impl Harness {
             .arg(command)
             .args(line.split(' ').map(|word| word.replace('~', " ").replace('@', here)))
             .args(["--data", &format!("{here}/data")])
-            .env("SOFTHSM2_CONF", self.path("softhsm2.conf"))
+            .env(self.0.variable, self.0.configuration())
             .output()
             .expect("the program");
         let text = [output.stdout, output.stderr].concat();
@@ -65,7 +65,7 @@ impl Harness {
         let command = HelperCommand {
             program: BULLA.into(),
             arguments: vec!["token-helper".into()],
-            variables: vec![("SOFTHSM2_CONF".into(), self.path("softhsm2.conf").into())],
+            variables: vec![(self.0.variable.into(), self.0.configuration().into())],
         };
         Coprocessor::new(self.0.settings(), command)
     }
@@ -78,7 +78,7 @@ impl Harness {
 }
 
 fn harness() -> Option<Harness> {
-    let harness = Harness(SoftHsm::new()?);
+    let harness = Harness(Token::softhsm()?);
     harness.done("create --ca demo --dn CN=Demo~CA,O=Demo --key p256");
     Some(harness)
 }
@@ -287,7 +287,7 @@ fn a_queue_manager_is_made_below_an_authority_on_a_token() {
             .args(["init", "--file"])
             .arg(harness.path("site.toml"))
             .arg(harness.path("made"))
-            .env("SOFTHSM2_CONF", harness.path("softhsm2.conf"))
+            .env(harness.0.variable, harness.0.configuration())
             .output()
             .expect("the program");
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();

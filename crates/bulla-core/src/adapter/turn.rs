@@ -162,6 +162,7 @@ impl<'a> Turn<'a> {
                         | bulla_device::Work::EcdhDerive { .. }
                         | bulla_device::Work::MlKemDecapsulate { .. }
                 );
+                job.is_in_doubt = task.checking;
                 task.shared = if task.checking { None } else { question(&job) };
                 if let Some(question) = task.shared {
                     if let Some(others) = away.shared.get_mut(&question) {

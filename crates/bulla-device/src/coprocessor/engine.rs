@@ -10,12 +10,13 @@ use openssl::error::ErrorStack;
 use openssl::rsa::Padding;
 use zeroize::Zeroizing;
 
-use super::protocol::{Cause, KeyId, Request, Response, read_frame, write_frame};
+use super::protocol::{Cause, KeyId, Request, Response, SIGNED_BYTES_MAX, read_frame, write_frame};
 use super::{Inner, ecdsa_der, process::Helper};
 use crate::agreement;
 use crate::cpu;
 use crate::device::{Device, DeviceError, Kind};
 use crate::key::{Curve, KeyKind, PrivateKey};
+use crate::ml_kem::ML_KEM_SECRET_BYTES;
 use crate::padding;
 use crate::random::random_bytes;
 use crate::stop::Stop;
@@ -135,9 +136,18 @@ impl Engine {
             Work::RsaUnwrap { padding, wrapped, expected_len } => self.unwrap(key, *padding, wrapped, *expected_len),
             Work::EcdhDerive { peer } => self.derive(key, peer),
             Work::RsaPrivate { .. } => Err(DeviceError::WrongKey { why: "a token pads by itself" }.into()),
-            Work::MlDsaSign { .. } | Work::MlKemDecapsulate { .. } => {
-                Err(DeviceError::WrongKey { why: "ML-DSA and ML-KEM keys are used on the processor alone" }.into())
+            Work::MlDsaSign { message } => {
+                if message.len() > SIGNED_BYTES_MAX {
+                    let len = message.len();
+                    let why = format!("with ML-DSA a token signs {SIGNED_BYTES_MAX} bytes at most, and not {len}");
+                    return Err(self.refused(why).into());
+                }
+                let request = Request::MlDsaSign { key: key.id(), message: message.clone() };
+                let signature = self.bytes(key, &request)?;
+                self.checked(cpu::ml_dsa_verify(key.public_key(), message, &signature))?;
+                Ok(output(signature))
             }
+            Work::MlKemDecapsulate { ciphertext } => self.decapsulate(key, ciphertext, job.is_in_doubt),
             _ => Err(DeviceError::WrongKey { why: "a token does no public operations" }.into()),
         }
     }
@@ -195,6 +205,41 @@ impl Engine {
         match agreement::fits(curve, &Curve::point_of(public)?, &secret, second)? {
             true => Ok(output(secret)),
             false => Err(self.fault()),
+        }
+    }
+
+    /// Nothing but the private key tells a right secret from a wrong one: what a token makes of a ciphertext that was
+    /// changed is a secret as well (implicit rejection, FIPS 203, algorithm 18). So a wrong one is noticed when the
+    /// message does not open, as with a ciphertext that was changed, and at the same time. Before that is held against
+    /// the message the token is asked again, and first for a secret that is known here: a token that has gone wrong is
+    /// at fault, and the message waits. A module that lies, and knows which answer matters, is not found out.
+    fn decapsulate(&mut self, key: &PrivateKey, ciphertext: &[u8], is_in_doubt: bool) -> Result<Output, Stop> {
+        let KeyKind::MlKem(set) = key.kind() else {
+            return Err(DeviceError::WrongKey { why: "an encapsulated secret needs an ML-KEM key" }.into());
+        };
+        let rejected = random_bytes(ML_KEM_SECRET_BYTES).map_err(DeviceError::from)?;
+        // A public fact about the ciphertext.
+        if ciphertext.len() != set.ciphertext_len() {
+            return Ok(output(rejected));
+        }
+        if is_in_doubt {
+            let made = cpu::ml_kem_encapsulate(key.public_key())?;
+            let (probe, secret) = made.split_at_checked(set.ciphertext_len()).unwrap_or_default();
+            if self.encapsulated(key, probe)?.is_none_or(|found| *found != *secret) {
+                return Err(self.fault());
+            }
+        }
+        Ok(output(self.encapsulated(key, ciphertext)?.unwrap_or(rejected)))
+    }
+
+    /// What the token says is in a ciphertext; nothing where it refuses this one, and no other.
+    fn encapsulated(&mut self, key: &PrivateKey, ciphertext: &[u8]) -> Result<Option<Zeroizing<Vec<u8>>>, Stop> {
+        let request = Request::MlKemDecapsulate { key: key.id(), ciphertext: ciphertext.to_vec() };
+        match self.ask(key, &request)? {
+            Response::Bytes(secret) if secret.len() == ML_KEM_SECRET_BYTES => Ok(Some(secret)),
+            Response::Bytes(_) => Err(self.fault()),
+            Response::NotDecrypted => Ok(None),
+            response => Err(self.unexpected(response)),
         }
     }
 

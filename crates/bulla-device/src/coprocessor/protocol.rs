@@ -3,8 +3,9 @@
 //! Each engine has a stream socket of its own; a request is answered before the next one is sent. A frame
 //! is a length (4 bytes, little-endian, of what follows), a tag and the fields of that tag in order: a number
 //! is one byte, or 4 little-endian ones; a key's id 32 bytes; text and bytes stand behind their length, 2 bytes
-//! little-endian. Bytes behind the last field, and a length beyond [`FRAME_BYTES_MAX`], are an error. Both sides are
-//! one build of one program, so there is no version; neither trusts the other's bytes.
+//! little-endian, and a message that is signed whole behind 4. Bytes behind the last field, and a length beyond
+//! [`FRAME_BYTES_MAX`], are an error. Both sides are one build of one program, so there is no version; neither trusts
+//! the other's bytes.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -14,10 +15,16 @@ use zeroize::Zeroizing;
 use super::uri::TokenIdentity;
 use crate::digest::Digest;
 use crate::key::Curve;
+use crate::ml_dsa::MlDsa;
+use crate::ml_kem::MlKem;
 use crate::work::{RsaPadding, RsaScheme};
 
+/// The longest message that is signed whole, in bytes: a revocation list of ten thousand entries has half of it.
+pub const SIGNED_BYTES_MAX: usize = 1 << 20;
 /// The longest frame, its length field not counted, in bytes.
-pub const FRAME_BYTES_MAX: usize = 16 << 10;
+pub const FRAME_BYTES_MAX: usize = SIGNED_BYTES_MAX + FIELDS_BYTES_MAX;
+/// What all fields of a frame have together, a message that is signed whole not counted.
+const FIELDS_BYTES_MAX: usize = 16 << 10;
 /// The longest text of an error that is passed on, in bytes; the rest is cut off.
 pub const WHY_BYTES_MAX: usize = 512;
 
@@ -79,6 +86,20 @@ pub enum Request {
         /// A point of the key's curve, uncompressed.
         peer: Vec<u8>,
     },
+    /// An ML-DSA signature over a whole message, with an empty context. Answer: [`Response::Bytes`].
+    MlDsaSign {
+        /// The key.
+        key: KeyId,
+        /// What is signed, [`SIGNED_BYTES_MAX`] at most.
+        message: Vec<u8>,
+    },
+    /// The secret in an ML-KEM ciphertext. Answer: [`Response::Bytes`] or [`Response::NotDecrypted`].
+    MlKemDecapsulate {
+        /// The key.
+        key: KeyId,
+        /// As long as the parameter set's ciphertexts are.
+        ciphertext: Vec<u8>,
+    },
     /// Make a key pair that stays. Answer: [`Response::Bytes`], its `SubjectPublicKeyInfo`.
     Generate {
         /// What to make.
@@ -97,6 +118,10 @@ pub enum NewKey {
     Rsa(u32),
     /// A NIST curve.
     Ec(Curve),
+    /// ML-DSA, which signs.
+    MlDsa(MlDsa),
+    /// ML-KEM, which gives secrets to its owner.
+    MlKem(MlKem),
 }
 
 /// What the helper answers.
@@ -110,7 +135,7 @@ pub enum Response {
     Bytes(Zeroizing<Vec<u8>>),
     /// The raw result of RSA, as long as the modulus: its padding is still on.
     Raw(Zeroizing<Vec<u8>>),
-    /// The token, which is well, can't take the padding off this one.
+    /// The token, which is well, can't take the padding off this one, or refuses this ciphertext.
     NotDecrypted,
     /// [`Request::Load`] comes first.
     UnknownKey,
@@ -197,7 +222,10 @@ pub fn read_frame(from: &mut impl Read) -> Result<Zeroizing<Vec<u8>>, FrameError
 impl Request {
     /// The frame's body. Zeroized, because a PIN may be in it.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let mut out = Fields::default();
+        let mut out = match self {
+            Request::MlDsaSign { message, .. } => Fields::new(FIELDS_BYTES_MAX + message.len()),
+            _ => Fields::new(FIELDS_BYTES_MAX),
+        };
         match self {
             Request::Open { module, token, pin } => {
                 out.byte(1).bytes(module).bytes(token.as_bytes()).byte(u8::from(pin.is_some()));
@@ -224,8 +252,16 @@ impl Request {
                 let (family, size) = match kind {
                     NewKey::Rsa(bits) => (1, *bits),
                     NewKey::Ec(curve) => (2, curve.bits()),
+                    NewKey::MlDsa(set) => (3, set.number()),
+                    NewKey::MlKem(set) => (4, set.number()),
                 };
                 out.byte(7).byte(family).number(size).bytes(label.as_bytes()).bytes(id);
+            }
+            Request::MlDsaSign { key, message } => {
+                out.byte(8).id(key).long(message);
+            }
+            Request::MlKemDecapsulate { key, ciphertext } => {
+                out.byte(9).id(key).bytes(ciphertext);
             }
         }
         out.0
@@ -276,10 +312,20 @@ impl Request {
                         let curve = Curve::ALL.iter().find(|curve| curve.bits() == size);
                         NewKey::Ec(*curve.ok_or(FrameError::Malformed)?)
                     }
+                    3 => {
+                        let set = MlDsa::ALL.iter().find(|set| set.number() == size);
+                        NewKey::MlDsa(*set.ok_or(FrameError::Malformed)?)
+                    }
+                    4 => {
+                        let set = MlKem::ALL.iter().find(|set| set.number() == size);
+                        NewKey::MlKem(*set.ok_or(FrameError::Malformed)?)
+                    }
                     _ => return Err(FrameError::Malformed),
                 };
                 Request::Generate { kind, label: from.text()?, id: from.bytes()?.to_vec() }
             }
+            8 => Request::MlDsaSign { key: from.id()?, message: from.long()?.to_vec() },
+            9 => Request::MlKemDecapsulate { key: from.id()?, ciphertext: from.bytes()?.to_vec() },
             _ => return Err(FrameError::Malformed),
         };
         from.end()?;
@@ -290,7 +336,7 @@ impl Request {
 impl Response {
     /// The frame's body. Zeroized, because a secret may be in it.
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let mut out = Fields::default();
+        let mut out = Fields::new(FIELDS_BYTES_MAX);
         match self {
             Response::Opened(identity) => {
                 out.byte(1).bytes(identity.token.as_bytes()).bytes(identity.manufacturer.as_bytes());
@@ -372,7 +418,7 @@ impl Response {
     }
 }
 
-/// Shows neither PIN nor hash.
+/// Shows neither PIN nor what is signed.
 impl fmt::Debug for Request {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
@@ -383,6 +429,8 @@ impl fmt::Debug for Request {
             Request::RsaUnwrap { .. } => "RsaUnwrap(..)",
             Request::EcdhDerive { .. } => "EcdhDerive(..)",
             Request::Generate { .. } => "Generate(..)",
+            Request::MlDsaSign { .. } => "MlDsaSign(..)",
+            Request::MlKemDecapsulate { .. } => "MlKemDecapsulate(..)",
         })
     }
 }
@@ -405,13 +453,11 @@ impl fmt::Debug for Response {
 /// Fields as they are written. Room for a frame is taken at once, so that no copy of a secret stays behind.
 struct Fields(Zeroizing<Vec<u8>>);
 
-impl Default for Fields {
-    fn default() -> Fields {
-        Fields(Zeroizing::new(Vec::with_capacity(FRAME_BYTES_MAX)))
-    }
-}
-
 impl Fields {
+    fn new(room: usize) -> Fields {
+        Fields(Zeroizing::new(Vec::with_capacity(room.min(FRAME_BYTES_MAX))))
+    }
+
     fn byte(&mut self, byte: u8) -> &mut Fields {
         self.0.push(byte);
         self
@@ -431,7 +477,16 @@ impl Fields {
     fn bytes(&mut self, bytes: &[u8]) -> &mut Fields {
         let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
         self.0.extend_from_slice(&len.to_le_bytes());
-        let room = FRAME_BYTES_MAX.saturating_sub(self.0.len()).min(bytes.len());
+        self.cut(bytes)
+    }
+
+    /// As [`bytes`](Self::bytes), for a message that is signed whole.
+    fn long(&mut self, bytes: &[u8]) -> &mut Fields {
+        self.number(u32::try_from(bytes.len()).unwrap_or(u32::MAX)).cut(bytes)
+    }
+
+    fn cut(&mut self, bytes: &[u8]) -> &mut Fields {
+        let room = self.0.capacity().saturating_sub(self.0.len()).min(bytes.len());
         self.0.extend_from_slice(bytes.get(..room).unwrap_or_default());
         self
     }
@@ -465,6 +520,11 @@ impl<'a> Reader<'a> {
     fn bytes(&mut self) -> Result<&'a [u8], FrameError> {
         let len = u16::from_le_bytes(self.array()?);
         self.take(usize::from(len))
+    }
+
+    fn long(&mut self) -> Result<&'a [u8], FrameError> {
+        let len = usize::try_from(self.number()?).map_err(|_| FrameError::Malformed)?;
+        self.take(len)
     }
 
     fn text(&mut self) -> Result<String, FrameError> {
@@ -531,6 +591,10 @@ mod tests {
             Request::EcdhDerive { key, peer: vec![4; 133] },
             Request::Generate { kind: NewKey::Rsa(2048), label: "signing".to_owned(), id: vec![1, 2] },
             Request::Generate { kind: NewKey::Ec(Curve::P521), label: String::new(), id: Vec::new() },
+            Request::Generate { kind: NewKey::MlDsa(MlDsa::MlDsa65), label: String::new(), id: Vec::new() },
+            Request::Generate { kind: NewKey::MlKem(MlKem::MlKem1024), label: String::new(), id: Vec::new() },
+            Request::MlDsaSign { key, message: b"s3cr3t".repeat(50) },
+            Request::MlKemDecapsulate { key, ciphertext: vec![1; 1568] },
         ]
     }
 
@@ -575,6 +639,10 @@ mod tests {
         assert!(matches!(write_frame(&mut Vec::new(), &vec![0; FRAME_BYTES_MAX + 1]), Err(FrameError::Malformed)));
         let huge = Request::EcdsaSign { key: [0; 32], hash: vec![1; 1 << 17] };
         assert!(Request::decode(&huge.encode()).is_err());
+        for (len, fits) in [(SIGNED_BYTES_MAX, true), (FRAME_BYTES_MAX, false)] {
+            let whole = Request::MlDsaSign { key: [0; 32], message: vec![1; len] };
+            assert_eq!(Request::decode(&whole.encode()).is_ok_and(|read| read == whole), fits, "{len} bytes");
+        }
     }
 
     #[test]

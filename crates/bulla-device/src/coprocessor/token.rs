@@ -1,6 +1,9 @@
 //! One session with a token: what the helper process does with the module. Nothing here trusts the module's
 //! results; the other process checks them with the public key.
 
+mod generate;
+mod lattice;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,15 +18,13 @@ use cryptoki::session::{Session, SessionState, UserType};
 use cryptoki::slot::Slot;
 use cryptoki::types::RawAuthPin;
 use openssl::bn::BigNum;
-use openssl::ec::{EcGroup, EcKey, EcPoint};
 use openssl::error::ErrorStack;
-use openssl::nid::Nid;
 use openssl::pkey::PKey;
-use openssl::rsa::{Padding, Rsa};
+use openssl::rsa::Padding;
 use zeroize::Zeroizing;
 
 use super::ecdsa_der;
-use super::protocol::{Cause, KeyId, NewKey, Request, Response};
+use super::protocol::{Cause, KeyId, Request, Response};
 use super::uri::{TokenIdentity, Uri};
 use crate::code_file::checked_code_file;
 use crate::cpu;
@@ -41,8 +42,6 @@ const OBJECTS_MAX: usize = 64;
 const PROBE_BYTES: usize = 32;
 /// The token answers, but not what the public key says.
 const WRONG_RESULT: &str = "it gives a wrong result";
-/// e of the keys that are made, big-endian.
-const PUBLIC_EXPONENT: [u8; 3] = [1, 0, 1];
 
 /// A failure on its way to the other process.
 #[derive(Debug)]
@@ -153,7 +152,9 @@ impl Token {
             Request::RsaSign { key, .. }
             | Request::EcdsaSign { key, .. }
             | Request::RsaUnwrap { key, .. }
-            | Request::EcdhDerive { key, .. } => *key,
+            | Request::EcdhDerive { key, .. }
+            | Request::MlDsaSign { key, .. }
+            | Request::MlKemDecapsulate { key, .. } => *key,
         };
         let Some(key) = self.keys.get_mut(&key) else { return Response::UnknownKey };
         let session = Link { session: &self.session, token: &self.identity.token };
@@ -166,6 +167,8 @@ impl Token {
             }
             Request::RsaUnwrap { padding, wrapped, .. } => session.unwrap(key, *padding, wrapped),
             Request::EcdhDerive { peer, .. } => session.derive_any_form(key, peer).map(Response::Bytes),
+            Request::MlDsaSign { message, .. } => session.ml_dsa_sign(key.object, message).map(Response::Bytes),
+            Request::MlKemDecapsulate { ciphertext, .. } => session.ml_kem_decapsulate(key, ciphertext),
             Request::Open { .. } | Request::Load { .. } | Request::Generate { .. } => Ok(Response::UnknownKey),
         };
         self.respond(outcome)
@@ -214,6 +217,10 @@ impl Token {
             }
         }
         if objects.is_empty() {
+            let token = &self.identity.token;
+            if let Some(lacking) = lattice::lacks_mechanism(&self.module, self.slot, token, public.kind()) {
+                return Err(lacking.into());
+            }
             let hint = if self.pin.is_none() { "; without a PIN file, private keys may be hidden" } else { "" };
             let why = format!("no private key on token {:?} fits {}{hint}", self.identity.token, uri.without_query());
             return Err(refused(why).into());
@@ -242,58 +249,6 @@ impl Token {
             None => format!("the private key {} is not the one of the certificate", uri.without_query()),
         })
         .into())
-    }
-
-    /// Makes a key pair that stays on the token and can do what its kind can.
-    fn generate(&mut self, kind: NewKey, label: &str, id: &[u8]) -> Result<Vec<u8>, Stop> {
-        let session = self.module.open_rw_session(self.slot)?;
-        let both = [Attribute::Token(true), Attribute::Label(label.as_bytes().to_vec()), Attribute::Id(id.to_vec())];
-        let mut public = both.to_vec();
-        public.extend([Attribute::Private(false), Attribute::Verify(true)]);
-        let mut private = both.to_vec();
-        private.extend([
-            Attribute::Private(true),
-            Attribute::Sensitive(true),
-            Attribute::Extractable(false),
-            Attribute::Sign(true),
-        ]);
-        match kind {
-            NewKey::Rsa(bits) => {
-                public.extend([
-                    Attribute::Encrypt(true),
-                    Attribute::ModulusBits(u64::from(bits).into()),
-                    Attribute::PublicExponent(PUBLIC_EXPONENT.to_vec()),
-                ]);
-                private.push(Attribute::Decrypt(true));
-                let (public, _) = session.generate_key_pair(&Mechanism::RsaPkcsKeyPairGen, &public, &private)?;
-                let attributes =
-                    session.get_attributes(public, &[AttributeType::Modulus, AttributeType::PublicExponent])?;
-                let (n, e) = attributes.iter().fold((None, None), |found, attribute| match attribute {
-                    Attribute::Modulus(n) => (BigNum::from_slice(n).ok(), found.1),
-                    Attribute::PublicExponent(e) => (found.0, BigNum::from_slice(e).ok()),
-                    _ => found,
-                });
-                let (n, e) = n.zip(e).ok_or_else(|| refused("the token does not show the public key it made"))?;
-                let key = Rsa::from_public_components(n, e).and_then(PKey::from_rsa);
-                Ok(key.and_then(|key| key.public_key_to_der()).map_err(library)?)
-            }
-            NewKey::Ec(curve) => {
-                let parameters = curve_oid(curve.nid()).map_err(library)?;
-                public.push(Attribute::EcParams(parameters));
-                private.push(Attribute::Derive(true));
-                let (public, _) = session.generate_key_pair(&Mechanism::EccKeyPairGen, &public, &private)?;
-                let attributes = session.get_attributes(public, &[AttributeType::EcPoint])?;
-                let Some(Attribute::EcPoint(point)) = attributes.first() else {
-                    return Err(refused("the token does not show the public key it made").into());
-                };
-                // An octet string around the point, by the letter of the standard; some leave it out.
-                let point = [octet_string_head(curve), Vec::new()]
-                    .iter()
-                    .find_map(|head| point.strip_prefix(&head[..]).filter(|point| point.len() == curve.point_len()))
-                    .ok_or_else(|| refused("the token shows a public key that is no point"))?;
-                Ok(spki(curve, point).map_err(library)?)
-            }
-        }
     }
 }
 
@@ -493,6 +448,13 @@ impl Link<'_> {
         ];
         let mechanism = Mechanism::Ecdh1Derive(Ecdh1DeriveParams::new(EcKdf::null(), &peer));
         let secret = self.session.derive_key(&mechanism, key.object, &template)?;
+        let value = self.read_and_destroyed(secret)?;
+        let value = value.ok_or_else(|| refused("the token does not show the secret it derived"))?;
+        padded(&value, len).ok_or_else(|| refused("the token's shared secret is too long").into())
+    }
+
+    /// The value of a secret that was made for this, where the token shows it.
+    fn read_and_destroyed(&self, secret: ObjectHandle) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
         let value = self.session.get_attributes(secret, &[AttributeType::Value]);
         // Also when its value could not be read.
         let destroyed = self.session.destroy_object(secret);
@@ -500,22 +462,18 @@ impl Link<'_> {
             Attribute::Value(value) => Some(Zeroizing::new(value)),
             _ => None,
         });
-        destroyed?;
-        let value = value.ok_or_else(|| refused("the token does not show the secret it derived"))?;
-        padded(&value, len).ok_or_else(|| refused("the token's shared secret is too long").into())
+        destroyed.map(|()| value)
     }
 
-    /// Whether the object is the private half of the public key. RSA keys show their modulus; an EC key has to
-    /// sign, or agree on a secret, to prove it.
+    /// Whether the object is the private half of the public key. RSA keys show their modulus; another one has to sign,
+    /// or to agree on a secret or find one, to prove it.
     fn is_the_key(&self, key: &mut TokenKey) -> Result<bool, Stop> {
-        let kind = self.session.get_attributes(key.object, &[AttributeType::KeyType])?;
-        let is_ec = match kind.first() {
-            Some(Attribute::KeyType(KeyType::RSA)) => false,
-            Some(Attribute::KeyType(KeyType::EC)) => true,
-            _ => return Ok(false),
-        };
+        let attributes = self.session.get_attributes(key.object, &[AttributeType::KeyType])?;
+        let Some(Attribute::KeyType(kind)) = attributes.first() else { return Ok(false) };
         match key.public.kind() {
-            KeyKind::Rsa if !is_ec => {
+            KeyKind::MlDsa(_) if *kind == KeyType::ML_DSA => self.signs_for(key),
+            KeyKind::MlKem(_) if *kind == KeyType::ML_KEM => self.gives_the_secret(key),
+            KeyKind::Rsa if *kind == KeyType::RSA => {
                 let rsa = key.public.key().rsa().map_err(library)?;
                 let attributes = self.session.get_attributes(key.object, &[AttributeType::Modulus])?;
                 let Some(Attribute::Modulus(modulus)) = attributes.first() else {
@@ -523,7 +481,7 @@ impl Link<'_> {
                 };
                 Ok(BigNum::from_slice(modulus).map_err(library)?.as_ref() == rsa.n())
             }
-            KeyKind::Ec(_) if is_ec => {
+            KeyKind::Ec(_) if *kind == KeyType::EC => {
                 let mut hash = [0; 32];
                 SystemRandom.fill(&mut hash).map_err(|error| refused(error.to_string()))?;
                 match self.ecdsa_sign(key.object, key.public.kind(), &hash) {
@@ -673,26 +631,6 @@ fn octet_string_head(curve: Curve) -> Vec<u8> {
     }
 }
 
-/// The DER of a curve's object identifier: `CKA_EC_PARAMS`.
-fn curve_oid(nid: Nid) -> Result<Vec<u8>, ErrorStack> {
-    let group = EcGroup::from_curve_name(nid)?;
-    let generator = group.generator_opt().ok_or_else(ErrorStack::get)?; // each of these curves has one
-    let key = EcKey::from_public_key(&group, generator)?;
-    let spki = PKey::from_ec_key(key)?.public_key_to_der()?;
-    // SEQUENCE { SEQUENCE { OID id-ecPublicKey (9 bytes with its head), OID of the curve }, … }
-    let head = if spki.get(1) == Some(&0x81) { 3 } else { 2 };
-    let at = head + 2 + 9;
-    let len = spki.get(at + 1).map_or(0, |len| usize::from(*len) + 2);
-    Ok(spki.get(at..at + len).unwrap_or_default().to_vec())
-}
-
-fn spki(curve: Curve, point: &[u8]) -> Result<Vec<u8>, ErrorStack> {
-    let group = EcGroup::from_curve_name(curve.nid())?;
-    let mut context = openssl::bn::BigNumContext::new()?;
-    let point = EcPoint::from_bytes(&group, point, &mut context)?;
-    PKey::from_ec_key(EcKey::from_public_key(&group, &point)?)?.public_key_to_der()
-}
-
 fn library(errors: ErrorStack) -> Failure {
     refused(format!("cryptographic library: {errors}"))
 }
@@ -712,6 +650,16 @@ fn is_lost(error: &Error) -> bool {
             _
         )
     )
+}
+
+/// Which mechanism a token has not, where that is why a call with it failed.
+fn of_mechanism(token: &str, mechanism: &str, error: Error) -> Stop {
+    match error {
+        Error::Pkcs11(RvError::MechanismInvalid | RvError::FunctionNotSupported, _) => {
+            refused(format!("token {token:?} has no {mechanism} ({})", text(&error))).into()
+        }
+        error => error.into(),
+    }
 }
 
 fn told(error: &Error) -> Failure {
@@ -772,12 +720,6 @@ mod tests {
         assert_eq!(text(&error), "C_DecryptInit: CKR_ENCRYPTED_DATA_LEN_RANGE");
         let error = Error::Pkcs11(RvError::VendorDefined(0x8000_0012), Function::Sign);
         assert_eq!(text(&error), "C_Sign: 0x80000012");
-    }
-
-    #[test]
-    fn a_curve_is_named_by_its_object_identifier() {
-        assert_eq!(curve_oid(Nid::X9_62_PRIME256V1).expect("a curve"), b"\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07");
-        assert_eq!(curve_oid(Nid::SECP521R1).expect("a curve"), b"\x06\x05\x2b\x81\x04\x00\x23");
     }
 
     #[test]

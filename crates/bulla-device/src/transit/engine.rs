@@ -288,7 +288,7 @@ impl Engine {
             }
             Work::RsaPrivate { .. } => wrong("a transit engine pads by itself"),
             Work::MlDsaSign { .. } | Work::MlKemDecapsulate { .. } => {
-                wrong("ML-DSA and ML-KEM keys are used on the processor alone")
+                wrong("a transit engine has no ML-DSA and ML-KEM keys")
             }
             _ => wrong("a transit engine does no public operations"),
         }

@@ -1,4 +1,5 @@
-//! A SoftHSM2 of its own for each test: a directory with its tokens, and this test binary as the helper process.
+//! A software token of its own for each test, SoftHSM2's or kryoptic's: a directory with its keys, and this test binary as
+//! the helper process.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part of this")]
 
@@ -43,30 +44,71 @@ pub fn softhsm_module() -> Option<PathBuf> {
     module
 }
 
-/// The `softhsm2` directory, the token in it and the PIN file.
-pub struct SoftHsm {
-    pub dir: TempDir,
-    pub module: PathBuf,
+/// Where `make test` puts the module that has ML-DSA and ML-KEM.
+const KRYOPTIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.cache/kryoptic/libkryoptic.so");
+
+/// `BULLA_KRYOPTIC`, or what `make test` has built.
+pub fn kryoptic_module() -> Option<PathBuf> {
+    let module = std::env::var_os("BULLA_KRYOPTIC").map_or_else(|| PathBuf::from(KRYOPTIC), PathBuf::from);
+    if !module.exists() {
+        skipped(
+            "kryoptic is not built (`make clients` does, with libclang), so no token with ML-DSA and ML-KEM was tested",
+        );
+        return None;
+    }
+    Some(module.canonicalize().expect("a path"))
 }
 
-impl SoftHsm {
+/// A directory with the token's keys, its configuration and the PIN file.
+pub struct Token {
+    pub dir: TempDir,
+    pub module: PathBuf,
+    /// The variable that names the configuration to the module.
+    pub variable: &'static str,
+}
+
+/// The configuration's name in the directory.
+const CONFIGURATION: &str = "token.conf";
+
+impl Token {
     /// Nothing where SoftHSM2 is not installed, which is said.
-    pub fn new() -> Option<SoftHsm> {
+    pub fn softhsm() -> Option<Token> {
         let module = softhsm_module()?;
         let dir = tempfile::tempdir().expect("a directory");
         fs::create_dir(dir.path().join("tokens")).expect("a directory");
         let configuration =
             format!("directories.tokendir = {}\nlog.level = ERROR\n", dir.path().join("tokens").display());
-        fs::write(dir.path().join("softhsm2.conf"), configuration).expect("a file");
-        let token = SoftHsm { dir, module };
-        token.util(&["--init-token", "--free", "--label", TOKEN, "--so-pin", "12345678", "--pin", PIN]);
-        token.write_pin(PIN);
-        Some(token)
+        fs::write(dir.path().join(CONFIGURATION), configuration).expect("a file");
+        Some(Token { dir, module, variable: "SOFTHSM2_CONF" }.initialized())
     }
 
+    /// A token that has ML-DSA and ML-KEM. Nothing where its module is not built, or SoftHSM2's tool is not installed,
+    /// which is said.
+    pub fn kryoptic() -> Option<Token> {
+        let module = kryoptic_module().filter(|_| softhsm_module().is_some())?;
+        let dir = tempfile::tempdir().expect("a directory");
+        let keys = dir.path().join("keys.sql");
+        let configuration = format!("[[slots]]\nslot = 1\ndbtype = \"sqlite\"\ndbargs = {keys:?}\n");
+        fs::write(dir.path().join(CONFIGURATION), configuration).expect("a file");
+        Some(Token { dir, module, variable: "KRYOPTIC_CONF" }.initialized())
+    }
+
+    fn initialized(self) -> Token {
+        self.util(&["--init-token", "--free", "--label", TOKEN, "--so-pin", "12345678", "--pin", PIN]);
+        self.write_pin(PIN);
+        self
+    }
+
+    pub fn configuration(&self) -> PathBuf {
+        self.dir.path().join(CONFIGURATION)
+    }
+
+    /// SoftHSM2's tool, which works with any module.
     pub fn util(&self, arguments: &[&str]) {
         let output = Command::new("softhsm2-util")
-            .env("SOFTHSM2_CONF", self.dir.path().join("softhsm2.conf"))
+            .env(self.variable, self.configuration())
+            .arg("--module")
+            .arg(&self.module)
             .args(arguments)
             .output()
             .expect("softhsm2-util");
@@ -94,7 +136,7 @@ impl SoftHsm {
     }
 
     pub fn command(&self) -> HelperCommand {
-        helper_command(&[("SOFTHSM2_CONF", &self.dir.path().join("softhsm2.conf"))])
+        helper_command(&[(self.variable, &self.configuration())])
     }
 
     pub fn coprocessor(&self) -> Coprocessor {
@@ -139,15 +181,19 @@ pub fn run(engine: &mut dyn Device, key: &PrivateKey, work: Work) -> Result<Outp
 /// The source of the module that fails on request; its head says how.
 const SHIM_SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/pkcs11-shim/shim.c");
 
-/// SoftHSM2 behind the shim.
+/// A token behind the shim.
 pub struct Shim {
-    pub token: SoftHsm,
+    pub token: Token,
 }
 
 impl Shim {
-    /// Nothing where SoftHSM2, a C compiler or p11-kit's header is missing, which is said.
+    /// Before SoftHSM2. Nothing where that, a C compiler or p11-kit's header is missing, which is said.
     pub fn new() -> Option<Shim> {
-        let token = SoftHsm::new()?;
+        Shim::before(Token::softhsm()?)
+    }
+
+    /// Nothing where a C compiler or p11-kit's header is missing, which is said.
+    pub fn before(token: Token) -> Option<Shim> {
         let flags = Command::new("pkg-config").args(["--cflags", "p11-kit-1"]).output().ok();
         let Some(flags) = flags.filter(|flags| flags.status.success()) else {
             skipped("p11-kit's headers are not installed (Debian: libp11-kit-dev), so no failures were played");
@@ -184,14 +230,28 @@ impl Shim {
     }
 
     pub fn coprocessor(&self, change: impl FnOnce(&mut CoprocessorSettings)) -> Coprocessor {
+        Coprocessor::new(self.settings(change), self.command())
+    }
+
+    /// The same token through a module of before PKCS#11 3.2.
+    pub fn old_coprocessor(&self) -> Coprocessor {
+        let mut command = self.command();
+        command.variables.push(("BULLA_SHIM_OLD".into(), "1".into()));
+        Coprocessor::new(self.settings(|_| {}), command)
+    }
+
+    fn settings(&self, change: impl FnOnce(&mut CoprocessorSettings)) -> CoprocessorSettings {
         let mut settings = CoprocessorSettings { module: self.path("shim.so"), ..self.token.settings() };
         change(&mut settings);
-        let command = helper_command(&[
-            ("SOFTHSM2_CONF", &self.path("softhsm2.conf")),
+        settings
+    }
+
+    fn command(&self) -> HelperCommand {
+        helper_command(&[
+            (self.token.variable, &self.token.configuration()),
             ("BULLA_SHIM_MODULE", &self.token.module),
             ("BULLA_SHIM_CONTROL", &self.path("control")),
             ("BULLA_SHIM_LOG", &self.path("logins")),
-        ]);
-        Coprocessor::new(settings, command)
+        ])
     }
 }
