@@ -2,66 +2,28 @@
 taken for defective."""
 
 import json
-import os
 import shutil
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
+import pkcs11
 from manager import ERROR_QUEUE, shown_rows, wait_until
 from sites import clear
 from test_devices import Stream, meters
 
-MODULES = ["/usr/lib/softhsm/libsofthsm2.so", "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so", "/usr/lib64/libsofthsm2.so"]
-SHIM = Path(__file__).parents[1] / "pkcs11-shim/shim.c"
-PIN = "493817"
-
 
 @pytest.fixture(scope="module")
 def token(tmp_path_factory):
-    """A token of SoftHSM2 behind a module that fails on request: what is written to `control` happens."""
-    module = next((path for path in MODULES if Path(path).exists()), None)
-    flags = subprocess.run(["pkg-config", "--cflags", "p11-kit-1"], capture_output=True, text=True, check=False)
-    if module is None or shutil.which("softhsm2-util") is None or flags.returncode != 0:
-        pytest.skip("skipped: tests with a token need softhsm2 and libp11-kit-dev")
-    folder = tmp_path_factory.mktemp("token")
-    shim = folder / "shim.so"
-    command = ["cc", "-shared", "-fPIC", "-o", shim, SHIM, *flags.stdout.split(), "-ldl", "-lpthread"]
-    subprocess.run(command, check=True)
-    (folder / "tokens").mkdir()
-    (folder / "softhsm2.conf").write_text(f"directories.tokendir = {folder}/tokens\nobjectstore.backend = file\n")
-    control = folder / "control"
-    control.write_text("")
-    variables = {
-        "SOFTHSM2_CONF": str(folder / "softhsm2.conf"),
-        "BULLA_SHIM_MODULE": module,
-        "BULLA_SHIM_CONTROL": str(control),
-    }
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    init = ["softhsm2-util", "--init-token", "--free", "--label", "BULLA", "--so-pin", "918273", "--pin", PIN]
-    subprocess.run(init, check=True, capture_output=True)
-    pin = folder / "pin"
-    pin.write_text(PIN + "\n")
-    pin.chmod(0o600)
-    yield {"module": shim, "control": control, "pin": pin}
-    for name, value in before.items():
-        if value is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = value
+    with pkcs11.softhsm(tmp_path_factory.mktemp("token")) as token:
+        yield token
 
 
 @pytest.fixture(scope="module")
 def qm(token, managers):
     """A queue manager whose users' keys are on the token."""
     qm = managers("with-token", options=["--modules", token["module"]])
-    qm.mqsc(
-        f"DEFINE DEVICE(HSM) TYPE(COPROCESSOR) MODULE('{token['module']}') TOKEN('pkcs11:token=BULLA') + \n"
-        f"  PINFILE('{token['pin']}') ENGINES(2) TIMEOUT(2000)\nSTART DEVICE(HSM)"
-    )
+    pkcs11.define_device(qm, token)
     data = ["--data", qm.data]
     qm.run("cert", "create", "--ca", "trade", "--dn", "CN=trade,O=Token", *data)
     for user, other, key in (("orders", "billing", "rsa2048"), ("billing", "orders", "rsa2048")):
@@ -113,7 +75,7 @@ def test_a_module_that_others_may_write_is_not_loaded(token, managers, tmp_path)
 def test_a_key_on_the_token_is_nowhere_else(qm):
     ring = qm.data / "rings/orders/own"
     text = "".join(file.read_text() for file in ring.iterdir())
-    assert "pkcs11:" in text and "PRIVATE KEY" not in text and PIN not in text
+    assert "pkcs11:" in text and "PRIVATE KEY" not in text and pkcs11.PIN not in text
     with qm.connect("orders") as orders, qm.connect("billing") as billing:
         orders.put("SEALED", clear())
         assert bytes(billing.get("SEALED").body) == bytes(clear().body)

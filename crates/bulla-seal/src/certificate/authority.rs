@@ -29,7 +29,7 @@ use bulla_device::{KeyUri, PublicKey};
 use openssl::asn1::{Asn1Integer, Asn1Object, Asn1OctetString};
 use openssl::bn::BigNum;
 use openssl::error::ErrorStack;
-use openssl::pkey::{PKeyRef, Private};
+use openssl::pkey::{HasPublic, PKeyRef, Private};
 use openssl::x509::{X509Crl, X509CrlBuilder, X509Extension, X509RevokedBuilder};
 use zeroize::Zeroizing;
 
@@ -357,14 +357,15 @@ impl Authority {
         Ok((certificate, pem))
     }
 
-    /// A certificate for a key that is here. No request is needed, which a key that signs nothing could not make.
+    /// A certificate for a key that is here, or was seen to be where it is. No request is needed, which a key that
+    /// signs nothing could not make.
     ///
     /// # Errors
     /// [`AuthorityError::Create`] for a key of a kind or size that is not used, or that can't do what the profile says.
-    pub fn certify(
+    pub fn certify<T: HasPublic>(
         &self,
         profile: &Profile,
-        key: &PKeyRef<Private>,
+        key: &PKeyRef<T>,
         now: SystemTime,
     ) -> Result<Certificate, AuthorityError> {
         let kind = bulla_device::KeyKind::of(key).map_err(CreateError::from)?;

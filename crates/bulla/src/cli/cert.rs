@@ -72,6 +72,10 @@ fn create(data: &Data<'_>, args: &CreateArgs, now: SystemTime, out: &mut dyn Wri
     let days = args.profile.days.unwrap_or(365);
     if let (Some(request), Some(key_out)) = (&args.request, &args.key_out) {
         let profile = Profile { dn: args.dn.clone(), uses, days, alternative_names: args.profile.san.clone() };
+        if let kind @ KeyKind::MlKem(_) = args.key.kind() {
+            // Before a key is made, on a token perhaps.
+            return Err(failed(CreateError::CannotAsk { kind }));
+        }
         if let Some(key) = args.token.make(data.0, args.key, &key_label(args), &args.profile.usage)? {
             let profile = Profile { uses: key.uses(&args.profile.usage), ..profile };
             write_new(request, &key.request(&profile)?)?;
@@ -96,10 +100,18 @@ fn create(data: &Data<'_>, args: &CreateArgs, now: SystemTime, out: &mut dyn Wri
             let alternative_names = args.profile.san.clone();
             let uses = key.uses(&args.profile.usage);
             let profile = Profile { dn: args.dn.clone(), uses, days, alternative_names };
-            let request = key.request(&profile)?;
-            let certificate = authority
-                .sign_request(&request, &profile.uses, days, &profile.alternative_names, now)
-                .map_err(authority_failed)?;
+            let certificate = match key.kind() {
+                // It signs no request.
+                KeyKind::MlKem(_) => {
+                    key.prove()?;
+                    authority.certify(&profile, key.public.key(), now)
+                }
+                _ => {
+                    let request = key.request(&profile)?;
+                    authority.sign_request(&request, &profile.uses, days, &profile.alternative_names, now)
+                }
+            };
+            let certificate = certificate.map_err(authority_failed)?;
             let label = args.label.clone().unwrap_or_else(|| label_of(&certificate));
             let chain = authority.chain();
             let path = ring::install_own_elsewhere(&dir, &label, &certificate, &chain, &key.uri);

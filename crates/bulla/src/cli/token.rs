@@ -9,7 +9,7 @@ use bulla_device::coprocessor::{
     Coprocessor, CoprocessorSettings, HelperCommand, JOB_TIMEOUT_DEFAULT, NewKey, Uri, UriError,
 };
 use bulla_device::transit::{Transit, TransitSettings};
-use bulla_device::{Device, DeviceError, Driver, Job, KeyUri, PrivateKey, PublicKey, Work};
+use bulla_device::{CpuDevice, Device, DeviceError, Driver, Job, Key, KeyUri, Output, PrivateKey, PublicKey, Work};
 use bulla_seal::certificate::create::{self, Profile};
 use bulla_seal::certificate::signing_key::SigningKey;
 use bulla_seal::certificate::{KeyKind, KeySpec, KeyUse};
@@ -99,22 +99,31 @@ impl TokenArgs {
             _ => return Ok(None),
         };
         match settings {
-            Settings::Token(settings) => self.on_token(settings, key, label),
+            Settings::Token(settings) => self.on_token(settings, key, label, asked),
             Settings::Transit(settings) => self.in_transit(settings, key, label, asked),
         }
         .map(Some)
     }
 
-    fn on_token(&self, settings: CoprocessorSettings, key: KeySpec, label: &str) -> Result<TokenKey, CliError> {
+    fn on_token(
+        &self,
+        settings: CoprocessorSettings,
+        key: KeySpec,
+        label: &str,
+        asked: &[KeyUse],
+    ) -> Result<TokenKey, CliError> {
         if self.existing.is_some() {
             let hint = "write its URI into a file; `bulla cert import --key-file` puts it beside its certificate";
             return Err(CliError::usage("--existing names a key in a transit engine, and not on a token").hint(hint));
         }
+        // Before a key is made that could not be used.
+        KeyUse::bits(asked, key.kind()).map_err(|error| CliError::failed(error.to_string()))?;
         let device = Coprocessor::new(settings, HelperCommand::this_program());
         let kind = match key {
             KeySpec::Rsa(bits) => NewKey::Rsa(bits),
             KeySpec::Ec(curve) => NewKey::Ec(curve),
-            KeySpec::MlDsa(_) | KeySpec::MlKem(_) => return Err(not_on_devices(key)),
+            KeySpec::MlDsa(set) => NewKey::MlDsa(set),
+            KeySpec::MlKem(set) => NewKey::MlKem(set),
         };
         let (public, uri) = device.generate(kind, label).map_err(device_failed)?;
         Ok(TokenKey { public, uri: uri.into(), device: Box::new(device) })
@@ -147,7 +156,7 @@ impl TokenArgs {
                 let (kind, bits) = match key {
                     KeySpec::Rsa(bits) => (bulla_device::KeyKind::Rsa, bits),
                     KeySpec::Ec(curve) => (bulla_device::KeyKind::Ec(curve), curve.bits()),
-                    KeySpec::MlDsa(_) | KeySpec::MlKem(_) => return Err(not_on_devices(key)),
+                    KeySpec::MlDsa(_) | KeySpec::MlKem(_) => return Err(not_in_transit(key)),
                 };
                 device.create_key(kind, bits, label)
             }
@@ -277,6 +286,25 @@ impl TokenKey {
         }
     }
 
+    /// Shows that the key is where it is said to be, for one that signs no request: the device has to find the secret
+    /// in a ciphertext that is made for it.
+    ///
+    /// # Errors
+    /// The device does not, or can't.
+    pub fn prove(&self) -> Result<(), CliError> {
+        let bulla_device::KeyKind::MlKem(set) = self.public.kind() else { return Ok(()) };
+        let made = ask(&mut CpuDevice::new("CPU"), self.public.clone(), Work::MlKemEncapsulate);
+        let made = made.map_err(device_failed)?;
+        let (ciphertext, secret) = made.split_at_checked(set.ciphertext_len()).unwrap_or_default();
+        let mut engine = self.device.start_engine().map_err(device_failed)?;
+        let key = PrivateKey::on_token(self.public.clone(), self.uri.to_string());
+        let found = ask(&mut *engine, key, Work::MlKemDecapsulate { ciphertext: ciphertext.to_vec() });
+        match *found.map_err(device_failed)? == *secret {
+            true => Ok(()),
+            false => Err(CliError::failed(format!("{} is not the key that the device says it made", self.uri))),
+        }
+    }
+
     /// A certificate request in PEM, signed where the key is.
     ///
     /// # Errors
@@ -290,18 +318,23 @@ impl TokenKey {
     }
 }
 
-/// No PKCS#11 module and no transit engine of today has these by a standard call.
-fn not_on_devices(key: KeySpec) -> CliError {
-    CliError::usage(format!("a key of kind {key} is made in a file: no device has it")).hint("leave out --device")
+/// No transit engine of today has these in its open edition.
+fn not_in_transit(key: KeySpec) -> CliError {
+    CliError::usage(format!("a key of kind {key} is made in a file or on a token: no transit engine has it"))
+        .hint("leave out --device, or name one of type COPROCESSOR")
 }
 
 fn sign(engine: &mut dyn Device, key: PrivateKey, work: Work) -> Result<Vec<u8>, DeviceError> {
+    ask(engine, key, work).map(|signature| signature.to_vec())
+}
+
+fn ask(engine: &mut dyn Device, key: impl Into<Key>, work: Work) -> Result<Output, DeviceError> {
     let mut jobs = vec![Job::new(key, work)];
     engine.submit(&mut jobs)?;
     let mut done = Vec::new();
     engine.poll(&mut done)?;
     let away = || DeviceError::Away { device: engine.name().to_owned() };
-    done.pop().ok_or_else(away)?.result.map(|signature| signature.to_vec())
+    done.pop().ok_or_else(away)?.result
 }
 
 type Devices = BTreeMap<String, DeviceDefinition>;
