@@ -33,18 +33,25 @@ impl Link<'_> {
         signature.map(Zeroizing::new).map_err(|error| of_mechanism(self.token, CKM_ML_DSA, error))
     }
 
-    /// The secret in a ciphertext. A token that refuses one is asked for the secret in a good one before it is
-    /// believed: any ciphertext of the right length has a secret (FIPS 203, algorithm 21), so one that a module
-    /// refuses would otherwise lie at the head of its queue for ever.
+    /// The secret in a ciphertext. A token that refuses one is asked for the secret in a good one, and then again for
+    /// this one, before it is believed: any ciphertext of the right length has a secret (FIPS 203, algorithm 21), so one
+    /// that a module refuses would otherwise lie at the head of its queue for ever. An error that passes is no refusal.
     pub(super) fn ml_kem_decapsulate(&self, key: &TokenKey, ciphertext: &[u8]) -> Result<Response, Stop> {
+        let passes = |stop: &Stop| match stop {
+            Stop::Module(error) => !is_lost(error) && told(error).cause != Cause::Gone,
+            Stop::Told(_) => false,
+        };
+        let first = match self.decapsulated(key.object, ciphertext) {
+            Ok(secret) => return Ok(Response::Bytes(secret)),
+            Err(stop) if passes(&stop) => stop,
+            Err(stop) => return Err(stop),
+        };
+        if !self.gives_the_secret(key)? {
+            return Err(first);
+        }
         match self.decapsulated(key.object, ciphertext) {
             Ok(secret) => Ok(Response::Bytes(secret)),
-            Err(Stop::Module(error)) if !is_lost(&error) && told(&error).cause != Cause::Gone => {
-                match self.gives_the_secret(key)? {
-                    true => Ok(Response::NotDecrypted),
-                    false => Err(error.into()),
-                }
-            }
+            Err(stop) if passes(&stop) => Ok(Response::NotDecrypted),
             Err(stop) => Err(stop),
         }
     }
