@@ -2,7 +2,7 @@
 
 use super::pace;
 use super::predict::{FULL, Prediction, SEED, Workload, predict_workload};
-use super::profile::Profile;
+use super::profile::{Operation, Profile, kind_of};
 use super::teller::Teller;
 use super::trial::{Trial, measure_all};
 use crate::configuration::{Configuration, Quality, Reuse};
@@ -345,7 +345,18 @@ fn trials(profile: &Profile) -> Vec<Trial> {
     // What a profile does not describe can't be predicted of it.
     let accelerators = profile.device(super::profile::DeviceKind::Accelerator, false).is_some();
     trials.retain(|trial| trial.configuration.devices == "cpu" || accelerators);
+    trials.retain(|trial| trial.workload == Workload::Https || knows_key(profile, &trial.configuration.key));
     trials
+}
+
+/// Whether the profile says what all operations with this key take; without a key there are none. One that was made
+/// before there were post-quantum keys knows nothing of them.
+fn knows_key(profile: &Profile, key: &str) -> bool {
+    key.is_empty()
+        || Operation::ALL.into_iter().all(|operation| {
+            let on_processor = profile.cpu.get(&*kind_of(key, operation)).and_then(|times| times.get(operation));
+            on_processor.is_some() || profile.devices.values().any(|device| device.times(key, operation).is_some())
+        })
 }
 
 /// The trading workload over HTTPS. Cards that are only modelled are left out: their arithmetic would take the cores
@@ -378,6 +389,7 @@ fn https(keys: &[&str]) -> Vec<Trial> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::profile::Operations;
     use crate::result::{DeviceUse, TaskUse};
 
     fn sample(cores_busy: f64, dispatcher: f64, device: (&str, f64)) -> Sample {
@@ -414,7 +426,18 @@ mod tests {
 
     #[test]
     fn at_least_thirty_configurations_are_checked_and_none_was_calibrated_on() {
-        let without = trials(&Profile::empty("here", "a test"));
+        let us = Some(1.0.into());
+        let times = Operations { sign: us, verify: us, wrap: us, unwrap: us };
+        let mut profile = Profile::empty("here", "a test");
+        assert!(trials(&profile).iter().all(|trial| trial.configuration.key.is_empty()), "it knows no keys");
+        for key in ["rsa1024", "rsa2048", "rsa4096", "p256", "p384", "p521"] {
+            profile.cpu.insert(key.to_owned(), times);
+        }
+        let of_modern = |trial: &Trial| trial.configuration.key.contains("ml-");
+        assert!(!trials(&profile).iter().any(of_modern), "it was made before them");
+        profile.cpu.insert("ml-dsa-65".to_owned(), times);
+        let without = trials(&profile);
+        assert_eq!(without.iter().filter(|trial| of_modern(trial)).count(), 4);
         assert!(without.len() >= 30, "{}", without.len());
         let seen = super::super::calibrate::trials(true);
         assert!(without.iter().all(|trial| !seen.contains(trial)));
