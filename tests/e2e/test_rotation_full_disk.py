@@ -29,6 +29,11 @@ RESEALED, RESEALED_BYTES = 1_000, 20_000
 ROUNDS_MAX = 20
 
 
+def being_written(folder):
+    """Files there that are not whole yet."""
+    return [file for file in folder.rglob("*") if "new" in file.suffix or file.name.startswith(".new-")]
+
+
 class Disk:
     """A file system of its own."""
 
@@ -47,6 +52,8 @@ class Disk:
 
     def leave(self, pages, names=1000):
         """Room for so many pages more, and for so many new files and folders."""
+        # A file that is just being written, as the copy of the definitions, has room that is free a moment later.
+        wait_until(lambda: not being_written(self.path), "no file is being written")
         facts = os.statvfs(self.path)
         used = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
         self._resize(used + pages * PAGE or PAGE, facts.f_files - facts.f_ffree + names)
