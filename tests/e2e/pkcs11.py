@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-SOFTHSM = ["/usr/lib/softhsm/libsofthsm2.so", "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so", "/usr/lib64/libsofthsm2.so"]
+SOFTHSM = [
+    "/usr/lib/softhsm/libsofthsm2.so",
+    "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so",
+    "/usr/lib64/libsofthsm2.so",
+]
 # A token that has ML-DSA and ML-KEM; `make clients` builds it.
 KRYOPTIC = Path(__file__).parents[2] / ".cache/kryoptic/libkryoptic.so"
 SHIM = Path(__file__).parents[1] / "pkcs11-shim/shim.c"

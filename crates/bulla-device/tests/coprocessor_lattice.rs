@@ -1,5 +1,5 @@
-//! The coprocessor with a token that has ML-DSA and ML-KEM, kryoptic's, with OpenSSL as the judge; and with one that has
-//! not, SoftHSM2's.
+//! The coprocessor with a token that has ML-DSA and ML-KEM, kryoptic's, with OpenSSL as the judge; and with one that
+//! has not, SoftHSM2's.
 
 mod coprocessor_common;
 

@@ -1,5 +1,5 @@
-//! A software token of its own for each test, SoftHSM2's or kryoptic's: a directory with its keys, and this test binary as
-//! the helper process.
+//! A software token of its own for each test, SoftHSM2's or kryoptic's: a directory with its keys, and this test binary
+//! as the helper process.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part of this")]
 

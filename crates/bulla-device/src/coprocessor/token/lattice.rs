@@ -34,8 +34,9 @@ impl Link<'_> {
     }
 
     /// The secret in a ciphertext. A token that refuses one is asked for the secret in a good one, and then again for
-    /// this one, before it is believed: any ciphertext of the right length has a secret (FIPS 203, algorithm 21), so one
-    /// that a module refuses would otherwise lie at the head of its queue for ever. An error that passes is no refusal.
+    /// this one, before it is believed: any ciphertext of the right length has a secret (FIPS 203, algorithm 21), so
+    /// one that a module refuses would otherwise lie at the head of its queue for ever. An error that passes is no
+    /// refusal.
     pub(super) fn ml_kem_decapsulate(&self, key: &TokenKey, ciphertext: &[u8]) -> Result<Response, Stop> {
         let passes = |stop: &Stop| match stop {
             Stop::Module(error) => !is_lost(error) && told(error).cause != Cause::Gone,
