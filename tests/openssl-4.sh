@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the `openssl` program of the OpenSSL that Bulla is linked with, from the source that cargo has for this build.
 # Distributions are years behind it: theirs know neither ML-DSA nor ML-KEM, nor the attributes of a confidential
-# message. Beside the program it leaves what a token of tests is built with: `libcrypto.a`, and its headers in `include`.
+# message. Beside the program it leaves what the tests' token is built with: `libcrypto.a`, and its headers.
 #
 #   tests/openssl-4.sh PROGRAM     PROGRAM is the file to make, .cache/openssl-4/openssl usually
 set -euo pipefail

@@ -31,7 +31,7 @@ def kryoptic(folder):
     """Kryoptic's token BULLA."""
     module = os.environ.get("BULLA_KRYOPTIC", KRYOPTIC)
     if not Path(module).exists():
-        pytest.skip("skipped: tests with ML-DSA and ML-KEM on a token need libclang, for `make clients` to build kryoptic")
+        pytest.skip("skipped: tests with ML-DSA and ML-KEM on a token need kryoptic, which `make clients` builds")
     (folder / "token.conf").write_text(f'[[slots]]\nslot = 1\ndbtype = "sqlite"\ndbargs = "{folder}/keys.sql"\n')
     return token(folder, module, "KRYOPTIC_CONF")
 
@@ -53,8 +53,8 @@ def token(folder, module, variable):
     }
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
-    init = ["softhsm2-util", "--module", str(module), "--init-token", "--free", "--label", "BULLA", "--so-pin", "918273"]
-    subprocess.run([*init, "--pin", PIN], check=True, capture_output=True)
+    init = ["softhsm2-util", "--module", str(module), "--init-token", "--free", "--label", "BULLA"]
+    subprocess.run([*init, "--so-pin", "918273", "--pin", PIN], check=True, capture_output=True)
     pin = folder / "pin"
     pin.write_text(PIN + "\n")
     pin.chmod(0o600)

@@ -56,7 +56,8 @@ def qm(token, managers):
                    f"{user}-{key}", "--signer", "trade", *where, *share, *data)  # fmt: skip
     for name, policy in QUEUES.items():
         qm.mqsc(
-            f"DEFINE QLOCAL({name})\nDEFINE QALIAS({name}.RAW) TARGET({name})\nSET POLICY({name}) {policy} PQC(REQUIRED)"
+            f"DEFINE QLOCAL({name})\nDEFINE QALIAS({name}.RAW) TARGET({name})\n"
+            f"SET POLICY({name}) {policy} PQC(REQUIRED)"
         )
     people.seen()
     yield qm
@@ -140,7 +141,8 @@ def test_what_is_sealed_for_the_token_opens_there_and_for_others_by_openssl(qm, 
 
 
 def test_what_openssl_seals_for_the_key_on_the_token_opens(qm, openssl_program, tmp_path):
-    author, billing = openssl_program.identity("auditor", "ml-dsa-65"), openssl_program.identity("billing", "ml-kem-768")
+    author = openssl_program.identity("auditor", "ml-dsa-65")
+    billing = openssl_program.identity("billing", "ml-kem-768")
     signed = cms.sign(PAYLOAD, author, tmp=tmp_path, digest="sha384", by=openssl_4)
     sealed = cms.encrypt(signed, billing, tmp=tmp_path, by=openssl_4)
     with qm.connect() as client:

@@ -188,7 +188,9 @@ impl RotationError {
             RotationError::Busy => "try again".to_owned(),
             RotationError::NoKey { user } => format!("`bulla cert create --ring {user} …` makes the first one"),
             RotationError::UnknownKey { user, .. } => format!("`bulla cert list --ring {user}` shows serial numbers"),
-            RotationError::SeveralKeys { .. } | RotationError::SeveralChanges { .. } => "--serial says which of them".to_owned(),
+            RotationError::SeveralKeys { .. } | RotationError::SeveralChanges { .. } => {
+                "--serial says which of them".to_owned()
+            }
             RotationError::OnToken { .. } => {
                 "make the new key on the token with `bulla cert create --device`, share its certificate, and take the \
                  old one out of use with `bulla key retire`"
