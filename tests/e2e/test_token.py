@@ -127,17 +127,13 @@ def test_doctor_uses_a_key_on_the_token_as_a_message_does_and_says_when_it_is_aw
         assert bytes(billing.get("SEALED").body) == bytes(clear().body)
 
 
-def test_whatever_becomes_of_the_token_no_message_is_lost_or_condemned(qm, token):
-    control = token["control"]
-    offline = lambda: device(qm)["STATUS"] != "RUNNING"
-    stream = Stream(qm_site(qm), "SEALED")
-    stream.goes_on("the start")
-
+def bears_faults(qm, control, stream):
+    """Messages go on through what a token and its module get over by themselves."""
     control.write_text("slow 40\n")
     stream.goes_on("the token became slow")
 
     control.write_text("removed\n")
-    wait_until(offline, "the token is missed")
+    wait_until(lambda: device(qm)["STATUS"] != "RUNNING", "the token is missed")
     control.write_text("")
     stream.goes_on("the token came back")
 
@@ -153,6 +149,15 @@ def test_whatever_becomes_of_the_token_no_message_is_lost_or_condemned(qm, token
 
     control.write_text("lost\n")
     stream.goes_on("the sessions were lost")
+
+
+def test_whatever_becomes_of_the_token_no_message_is_lost_or_condemned(qm, token):
+    control = token["control"]
+    offline = lambda: device(qm)["STATUS"] != "RUNNING"
+    stream = Stream(qm_site(qm), "SEALED")
+    stream.goes_on("the start")
+
+    bears_faults(qm, control, stream)
 
     control.write_text("slow 5000\n")
     wait_until(offline, "a token that does not answer is missed")

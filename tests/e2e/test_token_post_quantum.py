@@ -18,7 +18,7 @@ from sites import PAYLOAD, clear, foreign, payloads
 from test_devices import MESSAGES_A_STEP, Stream, meters
 from test_sign_batch import Stream as Burst
 from test_sign_batch import inspect
-from test_token import device, doctor
+from test_token import bears_faults, device, doctor
 
 QUEUES = {
     "SIGNED": "SIGNALG(SHA384) SIGNER('CN=orders,O=Token')",
@@ -184,31 +184,11 @@ def test_doctor_uses_the_keys_on_the_token_as_a_message_does(qm):
 def test_whatever_becomes_of_the_token_no_message_is_lost_or_condemned(qm, token, queue, putter):
     """Both sides' keys on the token; and the reader's alone, whose wrong secrets no public key refutes."""
     control = token["control"]
-    offline = lambda: device(qm)["STATUS"] != "RUNNING"
     failed = lambda: device(qm)["STATUS"] == "FAILED"
     stream = Stream(SimpleNamespace(qm=qm), queue, putter=putter)
     stream.goes_on("the start")
 
-    control.write_text("slow 40\n")
-    stream.goes_on("the token became slow")
-
-    control.write_text("removed\n")
-    wait_until(offline, "the token is missed")
-    control.write_text("")
-    stream.goes_on("the token came back")
-
-    errors = device(qm)["ERRORS"]
-    control.write_text("error 5\n")
-    wait_until(lambda: device(qm)["ERRORS"] > errors, "the token's errors are counted")
-    control.write_text("")
-    stream.goes_on("the token works again")
-
-    control.write_text("crash\n")
-    wait_until(lambda: not control.exists(), "the module crashed")
-    stream.goes_on("the module crashed: its process, not the queue manager's")
-
-    control.write_text("lost\n")
-    stream.goes_on("the sessions were lost")
+    bears_faults(qm, control, stream)
 
     control.write_text("faulty\n")
     wait_until(failed, "a wrong result puts the token out of use")
