@@ -2,7 +2,6 @@
 
 import datetime
 import socket
-import subprocess
 import threading
 
 import pytest
@@ -11,9 +10,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from cmp_server import SECRET, CmpServer
 from manager import shown_rows, wait_until
 
-SECRET = "only-the-authority-knows"
 NAMES = x509.SubjectAlternativeName([x509.DNSName("localhost")])
 USAGES = dict.fromkeys(
     ["content_commitment", "data_encipherment", "key_encipherment", "key_cert_sign", "crl_sign", "encipher_only",
@@ -25,12 +24,11 @@ def named(text):
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-class Authority:
+class Authority(CmpServer):
     """Keys and certificates in a folder, and the server."""
 
     def __init__(self, folder):
-        self.folder = folder
-        folder.mkdir()
+        super().__init__(folder, "openssl", "cmp")
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.certificate = self.signed(named("Company"), self.key.public_key(), 3650, is_authority=True)
         self.write("ca.pem", self.certificate)
@@ -41,12 +39,6 @@ class Authority:
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
         )
-        (folder / "secret").write_text(SECRET + "\n")
-        (folder / "secret").chmod(0o600)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.process = None
 
     def write(self, name, certificate):
         (self.folder / name).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
@@ -71,27 +63,8 @@ class Authority:
 
     def issues(self, certificate, *options, by_secret=True):
         """The server runs, and issues that certificate."""
-        self.stop()
         self.write("issued.pem", certificate)
-        with_secret = ["-srv_ref", "4711", "-srv_secret", f"pass:{SECRET}"]
-        with_signature = ["-srv_cert", "server.pem", "-srv_key", "server.key", "-srv_trusted", "ca.pem"]
-        self.process = subprocess.Popen(
-            ["openssl", "cmp", "-port", str(self.port), *(with_secret if by_secret else with_signature),
-             "-rsp_cert", "issued.pem", "-rsp_extracerts", "ca.pem", *options],
-            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        wait_until(self.listens, "the server listens")
-
-    def listens(self):
-        assert self.process.poll() is None, "the server has ended"
-        with open("/proc/net/tcp") as tcp, open("/proc/net/tcp6") as tcp6:
-            return any(f":{self.port:04X} " in line and " 0A " in line for line in [*tcp, *tcp6])
-
-    def stop(self):
-        if self.process:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
+        self.serve(*options, by_secret=by_secret)
 
 
 @pytest.fixture

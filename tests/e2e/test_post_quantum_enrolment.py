@@ -3,11 +3,11 @@ for, by a program, CMP, ACME and SPIFFE, and what is refused by name."""
 
 import json
 import os
-import socket
 import subprocess
 
 import pytest
 
+from cmp_server import SECRET, CmpServer
 from manager import BULLA, run, wait_until
 from pki import OPENSSL_4, openssl_4
 
@@ -111,7 +111,6 @@ def test_an_ml_dsa_key_takes_no_old_key_s_place(data):
 
 # --- CMP ---
 
-SECRET = "only-the-authority-knows"
 CMP = """
 [authorities.company]
 cmp = "http://127.0.0.1:{port}/"
@@ -133,19 +132,13 @@ subjectAltName = DNS:localhost
 """
 
 
-class Company:
+class Company(CmpServer):
     """An authority with an ML-DSA key. The server of `openssl cmp` issues one certificate that is made before. Where no
     secret is used, it signs its answers by ML-DSA."""
 
     def __init__(self, folder):
-        self.folder, self.process = folder, None
-        folder.mkdir()
+        super().__init__(folder, OPENSSL_4, "cmp", "-config", "")
         (folder / "extensions").write_text(EXTENSIONS)
-        (folder / "secret").write_text(SECRET + "\n")
-        (folder / "secret").chmod(0o600)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
         ca = ("-addext", "basicConstraints=critical,CA:TRUE", "-subj", "/CN=Company", "-days", "3650")
         self.openssl("req", "-x509", "-newkey", "ML-DSA-87", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", *ca)
         self.openssl("genpkey", "-algorithm", "ML-DSA-65", "-out", "server.key")
@@ -162,28 +155,6 @@ class Company:
         self.openssl("pkey", "-in", str(key), "-pubout", "-out", "public.pem")
         by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-set_serial", serial, "-days", "90", "-extfile", "extensions")
         self.openssl("x509", "-new", "-force_pubkey", "public.pem", "-subj", f"/CN={name}", *by, "-out", out)
-
-    def serve(self, *options, by_secret=True):
-        self.stop()
-        with_secret = ["-srv_ref", "4711", "-srv_secret", f"pass:{SECRET}"]
-        with_signature = ["-srv_cert", "server.pem", "-srv_key", "server.key", "-srv_trusted", "ca.pem"]
-        self.process = subprocess.Popen(
-            [OPENSSL_4, "cmp", "-config", "", "-port", str(self.port), *(with_secret if by_secret else with_signature),
-             "-rsp_cert", "issued.pem", "-rsp_extracerts", "ca.pem", *options],
-            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        wait_until(self.listens, "the server listens")
-
-    def listens(self):
-        assert self.process.poll() is None, "the server has ended"
-        with open("/proc/net/tcp") as tcp, open("/proc/net/tcp6") as tcp6:
-            return any(f":{self.port:04X} " in line and " 0A " in line for line in [*tcp, *tcp6])
-
-    def stop(self):
-        if self.process:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
 
 
 @pytest.fixture
