@@ -15,7 +15,7 @@ use crate::front::LinkId;
 use crate::limits::{KeyTime, KeyWork};
 use crate::mailbox::Mailboxes;
 use crate::task::TaskMeter;
-use bulla_device::scheduler::{Answer, DeviceId, Parcel, Sink};
+use bulla_device::scheduler::{Answer, Parcel, Run, Sink};
 use bulla_device::{Inline, Job, RsaPadding, RsaScheme, Scheduler, scheduler::FairQueue};
 use bulla_seal::{Batch, BatchKey, OpenError, Opened, Policy, SealError, Sealed, Step, Tally, Verified, WithProof};
 use sharing::Sharing;
@@ -269,9 +269,9 @@ struct Task {
     who: bulla_device::Asker,
     deadline: Instant,
     progress: Progress,
-    /// Devices beside the processor whose answers nothing has proved yet. (A signature that they refused has been
-    /// judged again by the processor before the asker was told.)
-    devices: Vec<DeviceId>,
+    /// Devices beside the processor whose answers nothing has proved yet, each in the run that it answered in. (A
+    /// signature that they refused has been judged again by the processor before the asker was told.)
+    devices: Vec<Run>,
     /// It is done for the second time, by the processor, because what a device said is in doubt.
     checking: bool,
     /// Nothing shows at once whether its job's answer is right: it is an unwrap or a derivation.

@@ -403,7 +403,7 @@ impl Bench {
     }
 
     fn device_of(&self, answer: &Answer) -> String {
-        self.name_of(answer.device).unwrap_or_default()
+        self.name_of(answer.by.device).unwrap_or_default()
     }
 }
 

@@ -409,6 +409,14 @@ impl Message {
     }
 }
 
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::yield_now();
+    }
+}
+
 fn is_open(outcome: &Result<Opened, OpenError>, number: usize) -> bool {
     outcome.as_ref().is_ok_and(|opened| opened.content.bytes == payload(number))
 }
@@ -425,6 +433,35 @@ fn a_device_that_gives_a_wrong_content_key_condemns_no_message_and_is_not_used_a
     assert!(matches!(pool.state(), State::Failed { .. }), "{:?}", pool.state());
     assert_eq!(pool.seen(), [1], "what it said is checked by another");
     assert_eq!((pool.meters.opening.unwraps, pool.meters.wait.jobs), (2, 2), "it was done twice");
+}
+
+/// The wrong keys come before the start, and are found out after it.
+#[test]
+fn a_wrong_content_key_of_before_a_start_puts_the_device_out_of_use_no_more() {
+    let world = World::new();
+    let mut pool = Pool::new([Deed::WrongKey, Deed::WrongKey]);
+    // The adapter hears of no answer while it does something else.
+    let (let_go, may_go) = channel();
+    assert!(pool.adapters.submit_aside(Box::new(move || may_go.recv_timeout(PATIENCE).unwrap())));
+    let who = bulla_device::Asker::new(1);
+    let messages = [world.messages(1), world.messages(1), world.messages(1)].map(|mut one| one.remove(0));
+    (0..2).for_each(|slot| pool.open(slot as u64, &who, &messages[slot]));
+    pool.run();
+    let answers = pool.adapters.clone();
+    wait_until("both have a wrong key", || answers.lock().answers.len() == 2);
+    pool.adapters.scheduler.stop(DEVICE).unwrap();
+    pool.adapters.scheduler.start(DEVICE).unwrap();
+    wait_until("it runs", || pool.state() == State::Running);
+    let_go.send(()).unwrap();
+    let outcomes = pool.outcomes(2);
+    assert!(outcomes.iter().all(|outcome| is_open(outcome, 0)), "{outcomes:?}");
+    assert_eq!(pool.state(), State::Running);
+    // What it gets wrong from then on does.
+    pool.card.deeds.lock().unwrap().push(Deed::WrongKey);
+    pool.open(2, &who, &messages[2]);
+    let outcomes = pool.outcomes(1);
+    assert!(is_open(&outcomes[0], 0), "{outcomes:?}");
+    assert!(matches!(pool.state(), State::Failed { .. }), "{:?}", pool.state());
 }
 
 #[test]
@@ -671,11 +708,7 @@ fn adapters_come_and_go_and_every_message_is_opened_once() {
     for (outcome, number) in outcomes.iter().zip(expected) {
         assert!(is_open(outcome, number), "{outcome:?}");
     }
-    let end = Instant::now() + PATIENCE;
-    while pool.adapters.counts() != (3, 3) {
-        assert!(Instant::now() < end, "{:?}", pool.adapters.counts());
-        std::thread::yield_now();
-    }
+    wait_until("there are three, and no surplus one", || pool.adapters.counts() == (3, 3));
 }
 
 /// A user whose messages share signatures, and what two links of it seal with.

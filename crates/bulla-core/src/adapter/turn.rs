@@ -10,7 +10,7 @@ use crate::limits::KeyWork;
 use crate::mailbox::{Mailboxes, Notice};
 use crate::task::TaskMeter;
 use bulla_device::role::{self, Role};
-use bulla_device::scheduler::{Answer, DeviceId, Sink};
+use bulla_device::scheduler::{Answer, Run, Sink};
 use bulla_device::{DeviceError, Inline, Job, Operation, Output, SystemRandom, ticks};
 use bulla_seal::{Batch, BatchKey, Leaf, OpenError, Opened, Proof, SealError, Sealed, Step, Tally, Verified};
 use std::sync::Arc;
@@ -343,9 +343,9 @@ impl<'a> Turn<'a> {
             }
             task.waited(now);
             if let Some(question) = task.shared {
-                answered.push((question, answer.result.clone(), answer.device));
+                answered.push((question, answer.result.clone(), answer.by));
             }
-            self.resume(task, answer.result, answer.device, None);
+            self.resume(task, answer.result, answer.by, None);
         }
         if answered.is_empty() {
             return;
@@ -355,27 +355,27 @@ impl<'a> Turn<'a> {
         let mut shared = Vec::new();
         {
             let mut away = self.adapters.away();
-            for (question, result, device) in answered {
+            for (question, result, by) in answered {
                 if result.is_ok() {
                     away.answered.note(question);
                 }
                 let others = away.shared.remove(&question).unwrap_or_default();
-                shared.extend(others.into_iter().map(|(job, other)| (job, other, result.clone(), device)));
+                shared.extend(others.into_iter().map(|(job, other)| (job, other, result.clone(), by)));
             }
         }
         let now = Instant::now();
-        for (job, mut other, result, device) in shared {
+        for (job, mut other, result, by) in shared {
             other.waited(now);
             match result {
                 // The first one's asker has gone, or its time is up: the next one asks for all.
                 Err(DeviceError::Cancelled | DeviceError::Deadline) => self.jobs.push((job, other)),
-                result => self.resume(other, result, device, Some(job.work.operation())),
+                result => self.resume(other, result, by, Some(job.work.operation())),
             }
         }
     }
 
     /// `shared`: the answer was another task's, which asked for the same operation.
-    fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, device: DeviceId, shared: Option<Operation>) {
+    fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, by: Run, shared: Option<Operation>) {
         let Task {
             asker,
             who,
@@ -394,8 +394,9 @@ impl<'a> Turn<'a> {
         // What has no answer was not counted.
         let shared = shared.filter(|_| matches!(result, Ok(_) | Err(DeviceError::BadSignature)));
         let begun = ticks();
-        if unproved && device != DeviceId::CPU && !devices.contains(&device) {
-            devices.push(device);
+        // What proves right at the second try is held against the first one's device alone.
+        if unproved && !checking && by != Run::CPU && !devices.contains(&by) {
+            devices.push(by);
         }
         let _part = role::enter(part(matches!(progress, Progress::Open(..))));
         let stage = match progress {
@@ -459,11 +460,11 @@ impl<'a> Turn<'a> {
     /// The processor opened what a device could not: that device is not used any more.
     fn blame(&self, standing: &Standing) {
         if standing.checking {
-            for device in &standing.devices {
+            for run in &standing.devices {
                 let scheduler = &self.adapters.scheduler;
                 // The first of many messages says it for all.
-                if scheduler.distrust(*device, "it gave a wrong result; the processor's is right") {
-                    let name = scheduler.name_of(*device).unwrap_or_default();
+                if scheduler.distrust(*run, "it gave a wrong result; the processor's is right") {
+                    let name = scheduler.name_of(run.device).unwrap_or_default();
                     crate::alarm!("device {name}: a message that it could not open is good; the device is out of use");
                 }
             }
@@ -503,7 +504,7 @@ impl<'a> Turn<'a> {
 /// as long as one signature takes: so signing takes a fifth of one core at most while the others are busy. Any other
 /// device is free now, so nothing waits for it.
 fn hold_after(answer: &Answer) -> Duration {
-    if answer.device != DeviceId::CPU {
+    if answer.by != Run::CPU {
         return Duration::ZERO;
     }
     Duration::from_nanos(answer.service_ns).saturating_mul(HOLD_SIGNATURES).min(HOLD_MAX)
@@ -526,7 +527,7 @@ struct Standing {
     asker: Asker,
     who: bulla_device::Asker,
     deadline: Instant,
-    devices: Vec<DeviceId>,
+    devices: Vec<Run>,
     checking: bool,
     looked_again: bool,
     spent: u64,

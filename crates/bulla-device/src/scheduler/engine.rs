@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::managed::Managed;
 use super::{
-    Answer, DeviceId, FairQueue, InService, Inner, Late, Scheduler, Sink, State, Waiting, deliver, locked, ns,
+    Answer, DeviceId, FairQueue, InService, Inner, Late, Run, Scheduler, Sink, State, Waiting, deliver, locked, ns,
 };
 use crate::clock::{thread_cpu_ns, wall_ms};
 use crate::cpu::CpuDevice;
@@ -78,6 +78,11 @@ enum Next {
 }
 
 impl Engine {
+    /// Which run of the device its answers are of.
+    fn run_of_device(&self) -> Run {
+        Run { device: self.id, start: self.generation }
+    }
+
     /// Starts the engine's thread; false where the system has none for it.
     fn spawn(
         &self,
@@ -272,7 +277,7 @@ impl Engine {
                 deliver(over.into_iter().map(|mut waiting| {
                     scheduler.unload(&mut waiting);
                     let error = waiting.job.is_over(now).unwrap_or(DeviceError::Deadline);
-                    waiting.answered(Err(error), DeviceId::CPU)
+                    waiting.answered(Err(error), Run::CPU)
                 }));
                 inner = scheduler.lock();
                 continue;
@@ -321,18 +326,18 @@ impl Engine {
                     wrong = Some("it refused a signature that is good");
                 }
             }
-            let mut by = self.id;
+            let mut by = self.run_of_device();
             if matches!(result, Err(DeviceError::Fault { .. })) {
                 // The device's fault, or the key's: what the processor's result comes to tells, if it can have one.
                 let job = &serviced.waiting.job;
                 let clear = job.key.private().is_some_and(|key| key.exportable().is_some());
                 match (clear && wrong.is_none()).then(|| check.compute(job)) {
-                    Some(Err(error @ DeviceError::Fault { .. })) => (result, by) = (Err(error), DeviceId::CPU),
+                    Some(Err(error @ DeviceError::Fault { .. })) => (result, by) = (Err(error), Run::CPU),
                     _ => wrong = Some("it computed a result that its public key refutes"),
                 }
             }
             let latency_ns = ns(serviced.waiting.submitted.elapsed());
-            let the_devices = by == self.id && result.as_ref().is_err_and(DeviceError::is_the_devices);
+            let the_devices = by != Run::CPU && result.as_ref().is_err_and(DeviceError::is_the_devices);
             counted.push((serviced.waiting.job.work.operation(), latency_ns, the_devices));
             match result {
                 Err(error) if the_devices => failed.push((serviced.waiting, error)),
@@ -425,7 +430,7 @@ impl Engine {
         }
         let mut late = scheduler.move_on(&mut inner, moved);
         for (waiting, error) in failed {
-            late.merge(scheduler.try_again(&mut inner, waiting, error, self.id));
+            late.merge(scheduler.try_again(&mut inner, waiting, error, self.run_of_device()));
         }
         (Some(late), tired)
     }

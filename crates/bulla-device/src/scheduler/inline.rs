@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::{Answer, DeviceId, Scheduler, Waiting, locked, ns};
+use super::{Answer, Run, Scheduler, Waiting, locked, ns};
 use crate::clock::{thread_cpu_ns, wall_ms};
 use crate::cpu::CpuDevice;
 use crate::role::{self, Role};
@@ -96,7 +96,7 @@ impl Inline {
         {
             if let Some(error) = waiting.job.is_over(Instant::now()) {
                 scheduler.unload(&mut waiting);
-                answers.push(waiting.answer(Err(error), DeviceId::CPU));
+                answers.push(waiting.answer(Err(error), Run::CPU));
                 continue;
             }
             let apart = role::apart();
@@ -115,7 +115,7 @@ impl Inline {
             meters.call(waiting.shape, cpu_ns, [job].into_iter());
             meters.cpu_ns += cpu_ns;
             drop(meters);
-            answers.push(Answer { service_ns: cpu_ns, ..waiting.answer(result, DeviceId::CPU) });
+            answers.push(Answer { service_ns: cpu_ns, ..waiting.answer(result, Run::CPU) });
         }
         answers
     }

@@ -105,6 +105,11 @@ impl Managed {
         self.wanted
     }
 
+    /// Whether that start is its last one, and nothing has stopped it since.
+    pub(super) fn is_in_run(&self, start: u64) -> bool {
+        self.wanted && self.generation == start
+    }
+
     /// Whether it takes jobs now.
     pub(super) fn is_usable(&self) -> bool {
         self.state == State::Running && !self.is_stalled()

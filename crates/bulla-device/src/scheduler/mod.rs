@@ -64,6 +64,21 @@ impl DeviceId {
     pub const CPU: DeviceId = DeviceId(0);
 }
 
+/// A device from one start to the next. What is found out about the results of one run is held against no other: an
+/// administrator has started the device since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Run {
+    /// The device.
+    pub device: DeviceId,
+    /// Which of its starts it was.
+    start: u64,
+}
+
+impl Run {
+    /// The processor's, which has one.
+    pub const CPU: Run = Run { device: DeviceId::CPU, start: 0 };
+}
+
 /// The end of a job that was placed.
 #[derive(Debug)]
 pub struct Answer {
@@ -72,7 +87,7 @@ pub struct Answer {
     /// The result.
     pub result: Result<Output, DeviceError>,
     /// Who computed it.
-    pub device: DeviceId,
+    pub by: Run,
     /// Nanoseconds that an engine, or the processor, was busy with it: of a call with several jobs an equal part each.
     /// 0 where no device computed it.
     pub service_ns: u64,
@@ -330,7 +345,7 @@ impl Scheduler {
         // Its own cost must not speak against a place.
         self.unload(&mut waiting);
         if let Some(error) = waiting.job.is_over(now).or_else(|| waiting.job.check_key().err()) {
-            return Settled::Refused(waiting.answer(Err(error), DeviceId::CPU));
+            return Settled::Refused(waiting.answer(Err(error), Run::CPU));
         }
         let choice = self.choose(inner, &waiting, now);
         let device = match choice {
@@ -372,7 +387,7 @@ impl Scheduler {
         };
         if let Some(error) = refused {
             self.unload(&mut waiting);
-            return Settled::Refused(waiting.answer(Err(error), DeviceId::CPU));
+            return Settled::Refused(waiting.answer(Err(error), Run::CPU));
         }
         match choice {
             Choice::Backlog(_) => {
@@ -383,7 +398,7 @@ impl Scheduler {
             _ if waiting.job.deadline.is_none() => {
                 // Nothing would ever tell this job to stop waiting.
                 let why = inner.why_stranded(&waiting.job);
-                Settled::Refused(waiting.answer(Err(why), DeviceId::CPU))
+                Settled::Refused(waiting.answer(Err(why), Run::CPU))
             }
             _ => {
                 inner.stranded.push(waiting);
@@ -521,11 +536,12 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What a device said proved wrong: it is not used again before a command starts it. False for one that was out of
-    /// use already.
-    pub fn distrust(&self, id: DeviceId, why: &str) -> bool {
+    /// What a device said in that run proved wrong: it is not used again before a command starts it. False where the
+    /// run is over: the device is out of use already, or was started since.
+    pub fn distrust(&self, run: Run, why: &str) -> bool {
         let mut inner = self.lock();
-        let Some(device) = inner.devices.iter_mut().find(|device| device.id == id && device.is_wanted()) else {
+        let of_the_run = |device: &&mut Managed| device.id == run.device && device.is_in_run(run.start);
+        let Some(device) = inner.devices.iter_mut().find(of_the_run) else {
             return false;
         };
         let moved = device.stop(State::Failed { why: why.to_owned() });
@@ -628,7 +644,7 @@ impl Scheduler {
     fn answer_as_stopping(&self, left: Vec<Waiting>) {
         deliver(left.into_iter().map(|mut waiting| {
             self.unload(&mut waiting);
-            waiting.answered(Err(stopping()), DeviceId::CPU)
+            waiting.answered(Err(stopping()), Run::CPU)
         }));
     }
 
@@ -640,10 +656,10 @@ impl Scheduler {
 
     /// What becomes of a job that failed by its device's fault: another device's turn, this one's after a
     /// pause, or the error.
-    fn try_again(&self, inner: &mut Inner, mut waiting: Waiting, error: DeviceError, by: DeviceId) -> Late {
+    fn try_again(&self, inner: &mut Inner, mut waiting: Waiting, error: DeviceError, by: Run) -> Late {
         waiting.tries += 1;
-        if !waiting.avoid.contains(&by) {
-            waiting.avoid.push(by);
+        if !waiting.avoid.contains(&by.device) {
+            waiting.avoid.push(by.device);
         }
         let now = Instant::now();
         let others = match self.choose(inner, &waiting, now) {
@@ -693,7 +709,7 @@ impl Scheduler {
         for mut waiting in rescued {
             if inner.stopping {
                 self.unload(&mut waiting);
-                answers.push(waiting.answered(Err(stopping()), DeviceId::CPU));
+                answers.push(waiting.answered(Err(stopping()), Run::CPU));
             } else {
                 // A line's length at most: no more than was let in already, so BACKLOG_MAX is not asked.
                 inner.backlog.push(waiting.job.asker.number(), waiting);
@@ -765,12 +781,12 @@ impl Waiting {
         Waiting { job, sink, submitted: now, shape, cost_ns: 0, avoid: Vec::new(), tries: 0, not_before: now }
     }
 
-    fn answer(&self, result: Result<Output, DeviceError>, device: DeviceId) -> Answer {
-        Answer { id: self.job.id, result, device, service_ns: 0 }
+    fn answer(&self, result: Result<Output, DeviceError>, by: Run) -> Answer {
+        Answer { id: self.job.id, result, by, service_ns: 0 }
     }
 
-    fn answered(self, result: Result<Output, DeviceError>, device: DeviceId) -> (Arc<dyn Sink>, Answer) {
-        let answer = self.answer(result, device);
+    fn answered(self, result: Result<Output, DeviceError>, by: Run) -> (Arc<dyn Sink>, Answer) {
+        let answer = self.answer(result, by);
         (self.sink, answer)
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::History;
 use crate::role::{self, Role};
 
-use super::{DeviceId, Inner, Late, Managed, Report, Scheduler, Settled, Waiting, locked};
+use super::{DeviceId, Inner, Late, Managed, Report, Run, Scheduler, Settled, Waiting, locked};
 
 /// How often jobs that wait for a device are looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -95,7 +95,7 @@ impl Scheduler {
                     error => error,
                 };
                 self.unload(&mut waiting);
-                late.answers.push((sink, waiting.answer(Err(error), DeviceId::CPU)));
+                late.answers.push((sink, waiting.answer(Err(error), Run::CPU)));
                 continue;
             }
             match self.settle_in(&mut inner, waiting, now) {
