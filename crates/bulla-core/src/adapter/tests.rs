@@ -253,6 +253,8 @@ impl Pool {
 
     /// Waits until the adapter has dealt with everything that was submitted before.
     fn all_begun(&self) {
+        // An adapter takes TASKS_PER_TURN of them at a time, and what it does aside is not behind them.
+        wait_until("all are taken", || self.adapters.lock().tasks.is_empty());
         let (tell, told) = channel();
         assert!(self.adapters.submit_aside(Box::new(move || tell.send(()).unwrap())));
         told.recv_timeout(PATIENCE).unwrap();
