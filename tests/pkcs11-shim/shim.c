@@ -9,6 +9,7 @@
  *     slow N            signing, decrypting, deriving and decapsulating take N milliseconds more
  *     pin               every PIN is wrong
  *     error N           these end with code N
+ *     passing N         the next of these ends with code N; the line is taken out first
  *     faulty            one bit of each signature, each decrypted block and each secret is wrong
  *     picky             decapsulating a ciphertext that ends with four zeros fails
  *     crash             the process aborts in the next such call; the line is taken out first
@@ -85,12 +86,12 @@ static int asked(const char *word, unsigned long *number)
 }
 
 /* As `asked`, once: the whole file is taken away. */
-static int asked_once(const char *word)
+static int asked_once(const char *word, unsigned long *number)
 {
     int yes;
 
     pthread_mutex_lock(&lock);
-    yes = asked(word, NULL);
+    yes = asked(word, number);
     if (yes)
         unlink(getenv("BULLA_SHIM_CONTROL"));
     pthread_mutex_unlock(&lock);
@@ -102,15 +103,15 @@ static CK_RV before_use(void)
 {
     unsigned long number = 0;
 
-    if (asked_once("crash"))
+    if (asked_once("crash", NULL))
         abort();
     if (asked("removed", NULL))
         return CKR_DEVICE_REMOVED;
     if (asked("slow", &number))
         usleep((useconds_t)(number * 1000));
-    if (asked("error", &number))
+    if (asked("error", &number) || asked_once("passing", &number))
         return (CK_RV)number;
-    if (asked_once("lost")) {
+    if (asked_once("lost", NULL)) {
         CK_SLOT_ID slots[16];
         CK_ULONG count = 16, at;
         if (real->C_GetSlotList(CK_TRUE, slots, &count) == CKR_OK)

@@ -191,6 +191,23 @@ fn a_ciphertext_that_a_token_refuses_is_a_wrong_one_and_a_token_that_refuses_all
 }
 
 #[test]
+fn a_token_that_fails_once_gives_the_secret_when_it_is_asked_again() {
+    let Some(shim) = Token::kryoptic().and_then(Shim::before) else { return };
+    let device = shim.coprocessor(|_| {});
+    let key = made(&device, NewKey::MlKem(MlKem::MlKem768));
+    let mut engine = engine(&device);
+    let (ciphertext, secret) = encapsulated(&key);
+    let open = || Work::MlKemDecapsulate { ciphertext: ciphertext.clone() };
+    run(&mut *engine, &key, open()).expect("a secret: the key is known");
+    // CKR_GENERAL_ERROR, and CKR_ENCRYPTED_DATA_INVALID.
+    for code in [5, 0x40] {
+        shim.play(&format!("passing {code}\n"));
+        assert_eq!(run(&mut *engine, &key, open()).as_deref(), Ok(&secret[..]), "{code}");
+        assert!(shim.has_played(), "{code}");
+    }
+}
+
+#[test]
 fn a_token_that_goes_away_and_comes_back_is_used_again() {
     let Some(shim) = Token::kryoptic().and_then(Shim::before) else { return };
     let device = shim.coprocessor(|_| {});

@@ -224,6 +224,11 @@ impl Shim {
         fs::rename(self.path("control.new"), self.path("control")).expect("its name");
     }
 
+    /// Whether what is done once is done.
+    pub fn has_played(&self) -> bool {
+        !self.path("control").exists()
+    }
+
     /// How often a PIN was tried.
     pub fn logins(&self) -> usize {
         fs::read_to_string(self.path("logins")).unwrap_or_default().lines().count()
