@@ -128,6 +128,9 @@ pub struct SealInfo {
     pub on_behalf_of: Option<Box<OnBehalfOf>>,
     /// Whether it carried our binding attributes, which then fit.
     pub bound: bool,
+    /// Whether a signature or a tag shows that this is what was sealed. Under WEAK(YES) there is neither, and a wrong
+    /// content key opens one message of 256.
+    pub proved: bool,
     /// What it is bound to by its own word; only [`Opener::open_anywhere`](crate::Opener::open_anywhere) tells.
     pub binding: Option<Box<SealedBinding>>,
 }

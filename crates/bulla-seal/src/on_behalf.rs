@@ -164,6 +164,7 @@ mod tests {
             sealed_by: None,
             on_behalf_of: before.map(Box::new),
             bound: true,
+            proved: true,
             binding: None,
         }
     }

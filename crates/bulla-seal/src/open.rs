@@ -267,6 +267,7 @@ impl Opener {
             sealed_by: None,
             on_behalf_of: None,
             bound: false,
+            proved: false,
             binding: None,
         };
         Ok(Verified::new(Opened { content, seal }))
@@ -506,6 +507,7 @@ impl Question {
             sealed_by,
             on_behalf_of: if authenticated { on_behalf_of(&ours)?.map(Box::new) } else { None },
             bound: authenticated && ours.any(),
+            proved: authenticated,
             binding: told,
             recipients: letter.names,
         };
@@ -533,6 +535,7 @@ impl Question {
             sealed_by,
             on_behalf_of: on_behalf_of(ours)?.map(Box::new),
             bound,
+            proved: true,
             binding,
         };
         Ok(Opened { content, seal })

@@ -445,7 +445,10 @@ impl<'a> Turn<'a> {
             Stage::Seal(Ok(Step::Done(sealed))) => self.tell(&standing, Outcome::Sealed(Ok(sealed))),
             Stage::Seal(Err(error)) => self.tell(&standing, Outcome::Sealed(Err(error))),
             Stage::Open(Ok(Step::Done(opened)), _) => {
-                self.blame(&standing);
+                // A message that opens with any key says nothing.
+                if opened.get().seal.proved {
+                    self.blame(&standing);
+                }
                 self.tell(&standing, Outcome::Opened(Ok(opened)));
             }
             Stage::Open(Err(error), _) => self.tell(&standing, Outcome::Opened(Err(error))),
