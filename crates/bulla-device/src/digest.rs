@@ -140,7 +140,7 @@ impl Hash {
     pub const LEN_MAX: usize = 64;
 
     /// A hash that the caller computed; nothing where it has not the length of one of the digests.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Hash> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<Hash> {
         let len = bytes.len();
         Digest::ALL.iter().find(|digest| digest.hash_len() == len)?;
         let mut hash = Hash { bytes: [0; Hash::LEN_MAX], len };

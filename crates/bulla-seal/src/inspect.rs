@@ -18,6 +18,7 @@ use crate::cms::writer::{SEQUENCE, element};
 use crate::cms::{self, Container, Name};
 use crate::dn::Dn;
 use crate::error::OpenError;
+use crate::hash_tree::Ascent;
 use crate::on_behalf::OnBehalfOf;
 
 /// What a sealed message says of itself.
@@ -178,7 +179,7 @@ fn of_batch(der: &[u8], batch: &BatchSigned<'_>) -> Result<Inspection, OpenError
     let proof = root.sizes.proof + batch.salt.len() + batch.path.len() * hash_len;
     let attributes = root.sizes.attributes + batch.attributes_whole.len();
     let sizes = Sizes::new(der.len(), batch.payload.len(), root.sizes.certificates, 0, attributes, proof);
-    let fits = batch.is_in_tree()
+    let fits = batch.is_in_tree(&mut Ascent::default())
         && batch.attributes.digest().is_ok_and(|digest| *digest == *batch.root.digest.hash(batch.payload));
     let inspected = InspectedBatch {
         tree: base16ct::lower::encode_string(batch.root.tree),

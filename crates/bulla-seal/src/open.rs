@@ -22,6 +22,7 @@ use crate::cms::signed::{SignedData, SignerInfo};
 use crate::cms::{self, Container, Name};
 use crate::effort::Tally;
 use crate::error::{OpenError, other_quality};
+use crate::hash_tree::Ascent;
 use crate::message::{Content, Expect, Opened, Packing, SealInfo, SealedBinding, Verified};
 use crate::on_behalf::OnBehalfOf;
 use crate::policy::{KeyTransport, Policy, Pqc, Quality, Toleration};
@@ -561,7 +562,7 @@ impl Question {
                 self.check_binding(&attributes.ours, Quality::Integrity).map(|_| ())
             }),
             Container::Batch(batch) => {
-                let attributes = self.batch_attributes(&batch)?;
+                let attributes = self.batch_attributes(&batch, &mut Ascent::default())?;
                 self.check_binding(&attributes.ours, Quality::Integrity).map(|_| ())
             }
             Container::Enveloped(envelope) => self.check_envelope(&envelope),
@@ -690,7 +691,7 @@ impl Question {
 
     /// The attributes of a message that shares its signature, once they fit the payload and lead to the root, and the
     /// root is what its signer's attributes say. All of it is with the policy's digest.
-    fn batch_attributes<'a>(&self, batch: &BatchSigned<'a>) -> Result<Attributes<'a>, OpenError> {
+    fn batch_attributes<'a>(&self, batch: &BatchSigned<'a>, seen: &mut Ascent) -> Result<Attributes<'a>, OpenError> {
         let digest = batch.root.digest;
         if self.policy.sign != Some(digest) {
             return Err(OpenError::WeakerThanPolicy { what: "another signature digest than SIGNALG" });
@@ -700,7 +701,7 @@ impl Question {
         if *digest.hash(batch.payload) != *attributes.digest()? {
             return Err(OpenError::Tampered { what: "the digest of the payload" });
         }
-        if !batch.is_in_tree() {
+        if !batch.is_in_tree(seen) {
             return Err(OpenError::Tampered { what: "the path to what was signed" });
         }
         for signer in &batch.signed.signers {

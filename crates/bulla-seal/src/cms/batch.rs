@@ -9,7 +9,7 @@ use super::reader::{Malformed, Reader, is_integer};
 use super::signed::SignedData;
 use super::writer::{INTEGER, OCTET_STRING, OID, SEQUENCE, SET, Writer, context, element, element_len};
 use crate::error::OpenError;
-use crate::hash_tree::{self, LEAVES_MAX, LEAVES_MIN, SALT_BYTES, TREE_BYTES};
+use crate::hash_tree::{self, Ascent, LEAVES_MAX, LEAVES_MIN, SALT_BYTES, TREE_BYTES};
 use crate::oid;
 
 /// Of both types.
@@ -94,11 +94,12 @@ impl<'a> BatchSigned<'a> {
         Ok(BatchSigned { attributes, attributes_whole, payload, salt, index, path, root_whole, signed, root })
     }
 
-    /// Whether the path leads from the attributes to what was signed.
-    pub(crate) fn is_in_tree(&self) -> bool {
+    /// Whether the path leads from the attributes to what was signed. `seen` is the way that another message came up,
+    /// and afterwards this one's.
+    pub(crate) fn is_in_tree(&self, seen: &mut Ascent) -> bool {
         let BatchRoot { digest, tree, size, hash } = self.root;
         let leaf = hash_tree::leaf(digest, tree, self.index, self.salt, [self.attributes_whole, &[]]);
-        hash_tree::root_of(digest, leaf, self.index, size, &self.path).is_some_and(|top| *top == *hash)
+        seen.root_of(digest, leaf, self.index, size, &self.path).is_some_and(|top| *top == *hash)
     }
 }
 

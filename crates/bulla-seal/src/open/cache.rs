@@ -13,9 +13,11 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::certificate::Certificate;
 use crate::cms::Name;
 use crate::cms::attributes::sha256;
+use crate::cms::batch::BatchSigned;
 use crate::cms::enveloped::Recipient;
 use crate::cms::signed::SignedData;
 use crate::error::OpenError;
+use crate::hash_tree::Ascent;
 use crate::policy::{ContentCipher, Policy, Revocation};
 use crate::ring::{Ring, Verdict};
 use crate::symmetric;
@@ -30,6 +32,11 @@ pub const CACHED_SIGNERS_MAX: usize = 1024;
 /// Roots of batches remembered.
 pub const CACHED_ROOTS_MAX: usize = 4096;
 
+/// Batches whose root's bytes are kept, so that it is not hashed for each of their messages.
+const CACHED_TREES_MAX: usize = 32;
+/// Bytes of a root that is kept. One with ML-DSA-87 and two certificates takes about 20,000.
+const CACHED_TREE_BYTES_MAX: usize = 24 << 10;
+
 /// Sets of recipients remembered.
 const CACHED_RECIPIENTS_MAX: usize = 64;
 /// Bytes of a set of recipients that is remembered. One recipient takes about 400.
@@ -43,6 +50,7 @@ pub(crate) struct Cache {
     signers: Mutex<Signers>,
     recipients: Mutex<Recipients>,
     roots: Mutex<Roots>,
+    trees: Mutex<Vec<Option<TreeEntry>>>,
 }
 
 /// Roots of batches whose signature was found good, each with SHA-256 of the certificate that it is of. Two halves:
@@ -52,6 +60,28 @@ pub(crate) struct Cache {
 struct Roots {
     recent: HashMap<[u8; 32], [u8; 32]>,
     older: HashMap<[u8; 32], [u8; 32]>,
+}
+
+/// A batch of which messages came before.
+struct TreeEntry {
+    root_whole: Box<[u8]>,
+    tree: KnownTree,
+}
+
+/// What need not be computed again for the next message of a batch: it says nothing of who signed.
+#[derive(Clone)]
+pub(crate) struct KnownTree {
+    /// SHA-256 of the root as messages carry it.
+    pub(crate) root: [u8; 32],
+    /// The way that its last message came up.
+    pub(crate) ascent: Ascent,
+}
+
+impl KnownTree {
+    /// For the first message of a batch.
+    pub(crate) fn first(batch: &BatchSigned<'_>) -> KnownTree {
+        KnownTree { root: sha256(batch.root_whole), ascent: Ascent::default() }
+    }
 }
 
 /// Sets of recipients that came again, with their SHA-256. A reused content key comes with the same set each time, and
@@ -327,6 +357,7 @@ impl Cache {
         *lock(&self.signers) = Signers::default();
         *lock(&self.recipients) = Recipients::default();
         *lock(&self.roots) = Roots::default();
+        lock(&self.trees).clear();
     }
 
     /// SHA-256 of a whole set of recipients, and whether it was remembered.
@@ -397,6 +428,28 @@ impl Cache {
             roots.older = std::mem::take(&mut roots.recent);
         }
         roots.recent.insert(root, certificate);
+    }
+
+    /// What is known of the batch that this message is of, where it carries the very root that others did.
+    pub(crate) fn tree(&self, batch: &BatchSigned<'_>) -> Option<KnownTree> {
+        let trees = lock(&self.trees);
+        let entry = trees.get(tree_slot(batch))?.as_ref()?;
+        (*entry.root_whole == *batch.root_whole).then(|| entry.tree.clone())
+    }
+
+    /// Remembers a batch in the place of another one. Only one whose root is known to be good: otherwise anyone could
+    /// fill the places with rubbish.
+    pub(crate) fn remember_tree(&self, batch: &BatchSigned<'_>, tree: KnownTree) {
+        if batch.root_whole.len() > CACHED_TREE_BYTES_MAX {
+            return;
+        }
+        let mut trees = lock(&self.trees);
+        trees.resize_with(CACHED_TREES_MAX, || None);
+        match trees.get_mut(tree_slot(batch)) {
+            Some(Some(entry)) if *entry.root_whole == *batch.root_whole => entry.tree = tree,
+            Some(slot) => *slot = Some(TreeEntry { root_whole: batch.root_whole.into(), tree }),
+            None => {}
+        }
     }
 
     /// Takes out a key that is not to be used again.
@@ -489,6 +542,11 @@ fn find_signer(ring: &Ring, name: &Name<'_>, signed: &SignedData<'_>) -> Result<
         .find(|certificate| is_it(certificate))
         .map(|certificate| KnownSigner { certificate: certificate.clone(), source: Source::Ring, verdict: None })
         .ok_or(OpenError::Tampered { what: "the signer's certificate, which is not there," })
+}
+
+/// Where a batch is remembered: the numbers of trees are random.
+fn tree_slot(batch: &BatchSigned<'_>) -> usize {
+    usize::from(batch.root.tree[0]) % CACHED_TREES_MAX
 }
 
 /// Where a set of recipients is remembered, by its last byte, which is one of a wrapped key.

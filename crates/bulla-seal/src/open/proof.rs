@@ -14,7 +14,7 @@ use openssl::rsa::Padding;
 use openssl::sign::RsaPssSaltlen;
 use zeroize::Zeroizing;
 
-use super::cache::{Hints, KeyPlace, KnownSigner};
+use super::cache::{Hints, KeyPlace, KnownSigner, KnownTree};
 use super::decoy::{self, Decoy};
 use super::{Opening, Question};
 use crate::certificate::{self, Certificate};
@@ -313,12 +313,14 @@ impl Question {
         source: &Bytes,
         recipients: Option<&[u8; 32]>,
     ) -> Result<(Verification, Claim), OpenError> {
-        let attributes = self.batch_attributes(batch)?;
+        let before = self.cache.tree(batch);
+        let KnownTree { root, mut ascent } = before.unwrap_or_else(|| KnownTree::first(batch));
+        let attributes = self.batch_attributes(batch, &mut ascent)?;
         let signed = &batch.signed;
         let signer = signed.signers.first().ok_or(OpenError::Unsigned)?;
         let known = self.cache.signer(&self.ring, &signer.name, signed)?;
-        let root = sha256(batch.root_whole);
         let verification = if self.cache.knows_root(&root, known.certificate.fingerprint()) {
+            self.cache.remember_tree(batch, KnownTree { root, ascent });
             Verification::Known
         } else {
             Verification::of(&known.certificate, signer).ok_or(BAD_SIGNATURE)?
