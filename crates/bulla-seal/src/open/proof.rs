@@ -20,7 +20,7 @@ use super::{Opening, Question};
 use crate::certificate::{self, Certificate};
 use crate::cms;
 use crate::cms::algorithm::SignatureKind;
-use crate::cms::attributes::{Attributes, Ours, algorithm_protection, check_signing_certificate, sha256};
+use crate::cms::attributes::{Attributes, Ours, algorithm_protection, check_signing_certificate};
 use crate::cms::batch::BatchSigned;
 use crate::cms::reader::Malformed;
 use crate::cms::signed::{SignedData, SignerInfo};
