@@ -129,6 +129,7 @@ impl Class {
         let channel = configuration.topology == "channel";
         let protection = &costs.protection;
         let (new, live) = (protection.of(quality, false), protection.of(quality, true));
+        let (of_keys, shared) = protection.of_keys(quality, &configuration.key);
         let processor = if configuration.devices == "software" { &profile.software } else { &profile.cpu };
         let cpu = Operation::ALL.map(|operation| {
             let times = processor.get(&*kind_of(&configuration.key, operation))?.get(operation)?;
@@ -151,8 +152,8 @@ impl Class {
             hand_over: costs.hand_over_us,
             live: costs.live_us,
             persist: if configuration.persistent { costs.persist_us } else { 0.0 },
-            seal: new.seal(bytes),
-            open: new.open(bytes),
+            seal: new.seal(bytes) + of_keys.seal(bytes),
+            open: new.open(bytes) + of_keys.open(bytes),
             seal_live: live.seal(bytes),
             open_live: live.open(bytes),
             live_on_dispatcher: configuration.bytes <= LIVE_ON_DISPATCHER_BYTES_MAX,
@@ -161,8 +162,8 @@ impl Class {
                 Reuse::Unlimited => CONTENT_KEY_USES_MAX,
             },
             sign_batch,
-            leaf: protection.batch.seal(bytes),
-            branch: protection.batch.open(bytes),
+            leaf: shared.seal(bytes),
+            branch: shared.open(bytes),
             adapter_turn: protection.turn_us,
             task: protection.task_us,
             job: protection.job_us,
@@ -238,7 +239,7 @@ fn tls_us(profile: &Profile, cipher: &str, bytes: f64) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::profile::Operations;
+    use crate::plan::profile::{KeyCosts, Operations, SealOpen};
 
     fn class(configuration: Configuration) -> Class {
         Class::new(&Profile::empty("test", "a test"), &configuration).unwrap()
@@ -268,6 +269,26 @@ mod tests {
         let operations = class(batched).operations(8.0);
         let counts = Operation::ALL.map(|operation| operations.get(&operation).copied());
         assert_eq!(counts, [Some(0.125), Some(0.125), Some(3.0), Some(1.0)]);
+    }
+
+    #[test]
+    fn long_signatures_and_recipients_cost_what_the_profile_says() {
+        let costs = |us: f64| SealOpen { seal_us: us, open_us: 10.0 * us, ..SealOpen::default() };
+        let mut profile = Profile::empty("test", "a test");
+        profile.costs.protection.batch = costs(1.0);
+        let keys = KeyCosts { signer: costs(2.0), batch: costs(3.0), recipient: costs(4.0) };
+        profile.costs.protection.keys.insert("ml-dsa-65".into(), keys);
+        let of = |quality, key: &str| {
+            let class = Class::new(&profile, &Configuration { quality, key: key.into(), ..Configuration::default() });
+            let class = class.unwrap();
+            [class.seal, class.open, class.leaf, class.branch]
+        };
+        assert_eq!(of(Quality::Integrity, "rsa2048"), [0.0, 0.0, 1.0, 10.0]);
+        assert_eq!(of(Quality::Integrity, "ml-dsa-65"), [2.0, 20.0, 3.0, 30.0]);
+        assert_eq!(of(Quality::Privacy, "ml-dsa-65"), [6.0, 60.0, 3.0, 30.0]);
+        assert_eq!(of(Quality::Privacy, "rsa4096+ml-kem-768"), [4.0, 40.0, 1.0, 10.0]);
+        assert_eq!(of(Quality::Privacy, "ml-dsa-65+p256"), [2.0, 20.0, 3.0, 30.0]);
+        assert_eq!(of(Quality::Confidentiality, "ml-dsa-65"), [4.0, 40.0, 1.0, 10.0]);
     }
 
     #[test]

@@ -273,7 +273,7 @@ pub struct SendReceive {
 }
 
 /// Sealing and opening without their operations with keys.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Protection {
     /// Once a turn of an adapter, microseconds.
@@ -296,6 +296,21 @@ pub struct Protection {
     /// does not say takes what is [assumed](assumed_batch).
     #[serde(default = "assumed_batch")]
     pub batch: SealOpen,
+    /// Where the keys are not RSA's or of a curve, by kind: `ml-dsa-65` stands for the ML-KEM-768 that goes with it, too.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub keys: BTreeMap<String, KeyCosts>,
+}
+
+/// What keys of a kind add to sealing and opening: longer digests, signatures, certificates and recipients.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct KeyCosts {
+    /// A message that is signed with one.
+    pub signer: SealOpen,
+    /// In place of [`Protection::batch`], where it shares that signature.
+    pub batch: SealOpen,
+    /// A message that is encrypted for one.
+    pub recipient: SealOpen,
 }
 
 /// What is assumed of a message that shares its signature, where a profile of before SIGNBATCH says nothing of it.
@@ -330,6 +345,26 @@ impl SealOpen {
         self.open_us + self.open_byte_ns * bytes / 1000.0
     }
 
+    /// This and another.
+    fn and(self, other: SealOpen) -> SealOpen {
+        SealOpen {
+            seal_us: self.seal_us + other.seal_us,
+            seal_byte_ns: self.seal_byte_ns + other.seal_byte_ns,
+            open_us: self.open_us + other.open_us,
+            open_byte_ns: self.open_byte_ns + other.open_byte_ns,
+        }
+    }
+
+    /// What this takes beyond another, a part at a time, where it does.
+    pub(crate) fn beyond(self, other: SealOpen) -> SealOpen {
+        SealOpen {
+            seal_us: (self.seal_us - other.seal_us).max(0.0),
+            seal_byte_ns: (self.seal_byte_ns - other.seal_byte_ns).max(0.0),
+            open_us: (self.open_us - other.open_us).max(0.0),
+            open_byte_ns: (self.open_byte_ns - other.open_byte_ns).max(0.0),
+        }
+    }
+
     fn stretch(&mut self, factor: f64) {
         let Self { seal_us, seal_byte_ns, open_us, open_byte_ns } = self;
         [seal_us, seal_byte_ns, open_us, open_byte_ns].into_iter().for_each(|cost| *cost *= factor);
@@ -351,12 +386,14 @@ impl Costs {
         let (qm, chinit) = (&mut self.queue_manager, &mut self.channel_initiator);
         let steps = [put, get, &mut qm.put, &mut qm.get, &mut chinit.send, &mut chinit.receive, &mut self.journal];
         steps.into_iter().chain(self.tls.values_mut()).for_each(|cost| cost.stretch(factor));
-        let Protection { turn_us, task_us, job_us, inline_us, integrity, privacy, confidentiality, live, batch } =
+        let Protection { turn_us, task_us, job_us, inline_us, integrity, privacy, confidentiality, live, batch, keys } =
             &mut self.protection;
         let times =
             [&mut self.hand_over_us, &mut self.live_us, &mut self.persist_us, turn_us, task_us, job_us, inline_us];
         times.into_iter().for_each(|us| *us *= factor);
-        [integrity, privacy, confidentiality, live, batch].into_iter().for_each(|part| part.stretch(factor));
+        let of_keys = keys.values_mut().flat_map(|KeyCosts { signer, batch, recipient }| [signer, batch, recipient]);
+        let parts = [integrity, privacy, confidentiality, live, batch];
+        parts.into_iter().chain(of_keys).for_each(|part| part.stretch(factor));
     }
 }
 
@@ -371,6 +408,17 @@ impl Protection {
             (Quality::Confidentiality, false) => self.confidentiality,
             (Quality::Confidentiality, true) => self.live,
         }
+    }
+
+    /// What the keys add, by quality, and what sharing a signature of that signer does: each with a new content key.
+    #[must_use]
+    pub fn of_keys(&self, quality: Quality, key: &str) -> (SealOpen, SealOpen) {
+        let of = |operation| self.keys.get(&*kind_of(key, operation)).copied();
+        let signer = of(Operation::Sign).filter(|_| quality.signs());
+        let recipient = of(Operation::Wrap).filter(|_| matches!(quality, Quality::Privacy | Quality::Confidentiality));
+        let added = signer.map_or_else(SealOpen::default, |costs| costs.signer);
+        let added = recipient.map_or(added, |costs| added.and(costs.recipient));
+        (added, signer.map_or(self.batch, |costs| costs.batch))
     }
 }
 
@@ -1026,6 +1074,13 @@ mod tests {
             "TLS_AES_256_GCM_SHA384".into(),
             Cost { turn_us: 1.0, message_us: 2.0, byte_ns: 0.3, long_byte_ns: Some(0.2), far_byte_ns: 0.1 },
         );
+        let costs = SealOpen { seal_us: 9.0, seal_byte_ns: 1.5, open_us: 7.0, open_byte_ns: 1.25 };
+        profile.costs.protection.batch = costs;
+        profile
+            .costs
+            .protection
+            .keys
+            .insert("ml-dsa-65".into(), KeyCosts { signer: costs, batch: costs, recipient: costs });
         profile.journal = Journal { sync_us: 70.0, bytes_per_second: 9.7e8, group_commit: true };
         let row = AdapterTime {
             quality: Quality::Confidentiality,
