@@ -152,9 +152,18 @@ def test_a_link_may_have_several_batches_under_way(site, sign_batch, credit):
     qm, people = site
     qm.mqsc(policy(people, "integrity", sign_batch))
     with qm.connect("orders") as client:
-        link = client.sender("BATCHED").link
+        sender = client.sender("BATCHED")
+        link = sender.link
         client.connection.wait(lambda: link.credit > 0, timeout=60, msg="credit")
-        assert link.credit == credit
+        assert link.credit == 256, "no message has shown yet how long they are"
+        client.put("BATCHED", Message(body=b"short", inferred=True), sender)
+        client.connection.wait(lambda: link.credit >= credit - 1, timeout=60, msg="more credit")
+        assert link.credit <= credit
+        sender = client.sender("BATCHED")
+        client.put("BATCHED", Message(body=bytes(1 << 20), inferred=True), sender)
+        client.put("BATCHED", Message(body=bytes(1 << 20), inferred=True), sender)
+        assert sender.link.credit <= 256, "memory for no more of these"
+    qm.mqsc("CLEAR QLOCAL(BATCHED)")
 
 
 def test_one_message_at_a_time_has_a_signature_of_its_own(site, tmp_path):

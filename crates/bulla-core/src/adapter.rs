@@ -4,6 +4,7 @@
 //! A task whose job is away is set aside; whichever adapter takes the answer goes on with it. Results go
 //! to the dispatcher that asked, which puts them in order: messages of one link overlap, their order stays.
 
+mod memory;
 mod sharing;
 mod turn;
 mod unsigned;
@@ -17,20 +18,19 @@ use crate::mailbox::Mailboxes;
 use crate::task::TaskMeter;
 use bulla_device::scheduler::{Answer, Parcel, Run, Sink};
 use bulla_device::{Inline, Job, RsaPadding, RsaScheme, Scheduler, scheduler::FairQueue};
+use bulla_seal::policy::SIGN_BATCH_MAX;
 use bulla_seal::{Batch, BatchKey, OpenError, Opened, Policy, SealError, Sealed, Step, Tally, Verified, WithProof};
+use memory::Memory;
+pub use memory::{Held, SEALING_BYTES_MAX, SealingMemoryFull};
 use sharing::Sharing;
 use slab::Slab;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use turn::Turn;
 use unsigned::Unsigned;
 
-/// Bytes of messages that may be with the adapters at once, payload and sealed form together; a
-/// message beyond it is refused with 2071.
-pub const SEALING_BYTES_MAX: usize = 512 << 20;
 /// Names of channels' partners that may wait to be looked up.
 const ASIDES_MAX: usize = 64;
 /// Tasks an adapter takes in one go: two calls of an accelerator.
@@ -51,9 +51,9 @@ const TASKS_OF_ASKER_MAX: usize = 128;
 /// The same where messages may share a signature, or two batches of the policy where that is more: one is being signed,
 /// and the other waits for the next signature.
 const SHARING_OF_ASKER_MAX: usize = 512;
-/// Tasks that may be under way at once, of 64 askers whose keys are away; more wait in line, where users and channels
-/// have their turns.
-const TASKS_MAX: usize = 64 * SHARING_OF_ASKER_MAX;
+/// Tasks that may be under way at once, of 64 askers whose keys are away and whose policies have the largest batches;
+/// more wait in line, where users and channels have their turns.
+const TASKS_MAX: usize = 64 * 2 * SIGN_BATCH_MAX as usize;
 /// Questions to private keys that are remembered as answered, the half of them at least: a message that was looked at
 /// before such an answer came is under way for far less than so many unwraps take.
 const ANSWERED_MAX: usize = 1024;
@@ -144,33 +144,13 @@ impl std::fmt::Debug for Finished {
     }
 }
 
-/// Memory that a message holds against `SEALING_BYTES_MAX`, from its arrival until it is put or sent.
-#[derive(Debug)]
-pub struct Held {
-    total: Arc<AtomicUsize>,
-    bytes: usize,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.total.fetch_sub(self.bytes, Ordering::AcqRel);
-    }
-}
-
-/// A message that finds no memory to be sealed in: `held` of `limit` bytes are taken.
-#[derive(Debug, PartialEq, Eq)]
-pub struct SealingMemoryFull {
-    pub(crate) held: usize,
-    pub(crate) limit: usize,
-}
-
 /// The pool of adapters.
 pub struct Adapters {
     scheduler: Arc<Scheduler>,
     inbox: Mutex<Inbox>,
     wake_up: Condvar,
     away: Mutex<Away>,
-    bytes: Arc<AtomicUsize>,
+    memory: Arc<Memory>,
 }
 
 /// Tasks whose jobs are away.
@@ -309,18 +289,17 @@ impl Adapters {
             inbox: Mutex::default(),
             wake_up: Condvar::new(),
             away: Mutex::default(),
-            bytes: Arc::new(AtomicUsize::new(0)),
+            memory: Arc::default(),
         }
     }
 
-    /// Takes memory for a message. A lone one passes whatever its size; beyond the limit others are refused.
-    pub fn hold(&self, bytes: usize) -> Result<Held, SealingMemoryFull> {
-        let before = self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        let held = Held { total: self.bytes.clone(), bytes };
-        if before > 0 && before.saturating_add(bytes) > SEALING_BYTES_MAX {
-            return Err(SealingMemoryFull { held: before, limit: SEALING_BYTES_MAX });
-        }
-        Ok(held)
+    /// Takes memory for a message of that asker. A lone one passes whatever its size; beyond the limit others are
+    /// refused, those of askers who hold little later than those of others.
+    ///
+    /// # Errors
+    /// All that this asker may have is taken.
+    pub fn hold(&self, asker: u64, bytes: usize) -> Result<Held, SealingMemoryFull> {
+        self.memory.hold(asker, bytes)
     }
 
     /// Hands a task over, whose steps count in `tally`. Once `who` has left nothing is done for it any more.

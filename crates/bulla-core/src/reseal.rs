@@ -284,7 +284,7 @@ impl Reseal {
     /// Takes a chosen message. False where no more are taken by this command: the next command begins with it.
     pub fn take(&mut self, found: Found, body: &Chunks, keys: &ResealKeys) -> bool {
         let is_first = self.bytes == 0;
-        let held = self.manager.workers.adapters.hold(body.len().saturating_mul(4));
+        let held = self.manager.workers.adapters.hold(devices::ASKER, body.len().saturating_mul(4));
         let (Ok(held), true) = (held, is_first || self.bytes + body.len() <= BYTES_MAX) else {
             (self.after, self.is_over) = (Some(found.place.before()), true);
             return false;

@@ -88,7 +88,7 @@ pub fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link:
         }
         Err(payload) => payload,
     };
-    let held = local.manager.workers.adapters.hold(payload.len().saturating_mul(2));
+    let held = local.manager.workers.adapters.hold(consumer.opener.who.number(), payload.len().saturating_mul(2));
     let (Ok(room), Ok(held)) = (consumer.opener.line.room(), held) else {
         // No memory to open it in: it stays, and is tried again at the next tick.
         if !consumer.browses() {

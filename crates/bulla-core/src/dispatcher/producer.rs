@@ -22,8 +22,11 @@ pub const CREDIT_CLEAR: u32 = 1000;
 /// Credit of a link whose messages are sealed or checked first: they wait in memory for that.
 pub const CREDIT_PROTECTED: u32 = 256;
 /// The same where messages share signatures, in batches of the policy, where that is more: a link gets new credit when
-/// it has used a half, and then a batch is being signed and another one comes.
+/// it has used a half, and then a batch is being signed and another one comes. No more than
+/// [`PENDING_BYTES_FOR_CREDIT`] of messages as long as the longest of late, so that no client is refused for using it.
 const CREDIT_SIGN_BATCHES: u32 = 4;
+/// Of what the longest message of late had, that part is taken off for each one that is shorter.
+const LONGEST_FADES_PART: usize = 64;
 /// Messages of one link that may be with the adapters: its credit of publications, with copies for 256 subscriptions.
 /// One that comes beyond it is refused.
 const PENDING_MESSAGES_MAX: usize = CREDIT_PROTECTED as usize * 256;
@@ -44,6 +47,8 @@ pub struct Producer {
     pub sealed_by_client: bool,
     /// What it may send.
     pub credit: Credit,
+    /// Bytes of the longest of the last messages that had to be sealed or checked; none has come with 0.
+    pub(crate) longest: usize,
     /// Messages with the adapters, in the order of their arrival.
     pub pending: SealingLine<Pending>,
     pub(crate) sealing: Option<Sealing>,
@@ -128,6 +133,13 @@ pub struct Receipt {
     pub user: Option<UserId>,
 }
 
+/// Credit of a link whose policy has batches of that size, and whose longest message of late has so many bytes.
+fn credit_for_batches(sign_batch: u32, longest: usize) -> u32 {
+    let fit = PENDING_BYTES_FOR_CREDIT.checked_div(longest).unwrap_or(0);
+    let fit = u32::try_from(fit).unwrap_or(u32::MAX);
+    CREDIT_PROTECTED.max(sign_batch.saturating_mul(CREDIT_SIGN_BATCHES).min(fit))
+}
+
 impl Producer {
     /// A link that puts, before it is known where and how.
     pub fn new(attach: &Attach, putter: Putter) -> Self {
@@ -137,6 +149,7 @@ impl Producer {
             route: None,
             sealed_by_client: false,
             credit: Credit::default(),
+            longest: 0,
             pending: pending_line(),
             sealing: None,
             putter,
@@ -158,8 +171,13 @@ impl Producer {
             None => CREDIT_CLEAR,
             // There may be many copies of each with the adapters.
             Some(_) if self.publishing.is_some() => CREDIT_PROTECTED,
-            Some(policy) => CREDIT_PROTECTED.max(policy.sign_batch.saturating_mul(CREDIT_SIGN_BATCHES)),
+            Some(policy) => credit_for_batches(policy.sign_batch, self.longest),
         }
+    }
+
+    /// A message of so many bytes is to be sealed or checked.
+    pub(crate) fn note_length(&mut self, bytes: usize) {
+        self.longest = bytes.max(self.longest - self.longest / LONGEST_FADES_PART);
     }
 
     /// What is missing of its full credit; 0 where it has enough, or where as much is with the adapters as may be.
@@ -248,4 +266,21 @@ pub struct Relayed {
     /// The queue of that name itself: another one of that name may be another's.
     pub queue: Option<QueueId>,
     pub(crate) generation: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulla_seal::policy::SIGN_BATCH_MAX;
+
+    #[test]
+    fn credit_for_large_batches_is_for_messages_that_there_is_memory_for() {
+        let credit = |longest| credit_for_batches(SIGN_BATCH_MAX, longest);
+        let cases = [(0, 256), (1, 4096), (2 << 10, 4096), (16 << 10, 4096), (64 << 10, 1024), (256 << 10, 256)];
+        assert!(cases.iter().all(|(longest, expected)| credit(*longest) == *expected));
+        assert_eq!(credit(4 << 20), CREDIT_PROTECTED, "as without shared signatures");
+        assert_eq!(credit_for_batches(1, 2 << 10), CREDIT_PROTECTED);
+        // What came on more credit than its messages get now fits, too.
+        assert!((1..=20).all(|shift| credit(1 << shift) as usize * (1 << shift) <= PENDING_BYTES_MAX));
+    }
 }

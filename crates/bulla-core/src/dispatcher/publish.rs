@@ -210,7 +210,12 @@ fn begin(
     state: &State,
     arrival: &Arrival,
 ) -> Result<(Stage, Held), Refusal> {
-    let held = local.manager.workers.adapters.hold(arrival.bytes().saturating_mul(2)).map_err(sealing_memory)?;
+    let held = local
+        .manager
+        .workers
+        .adapters
+        .hold(treating.producer.putter.asks_as.number(), arrival.bytes().saturating_mul(2))
+        .map_err(sealing_memory)?;
     let mut unkept = None;
     let sealing = treating.route.policy.as_ref().map(|policy| sealings.of(policy)).unwrap_or(&mut unkept);
     let stage = match treatment? {

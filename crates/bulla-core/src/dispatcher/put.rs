@@ -276,7 +276,13 @@ fn put_treated(
     let room = producer.pending.room().map_err(line_full)?;
     // The message and its sealed form, until it is on the queue.
     let bytes = arrival.bytes();
-    let held = local.manager.workers.adapters.hold(bytes.saturating_mul(2)).map_err(sealing_memory)?;
+    producer.note_length(bytes);
+    let held = local
+        .manager
+        .workers
+        .adapters
+        .hold(producer.putter.asks_as.number(), bytes.saturating_mul(2))
+        .map_err(sealing_memory)?;
     let mut sealing = producer.sealing.take();
     let treating = Treating { producer, identity, receipt, slot: room.slot(), route };
     let stage = treating.begin(treatment, &mut sealing, local, state, arrival);

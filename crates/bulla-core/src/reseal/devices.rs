@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// The number with which this asks for devices: no user's, and no connection's.
-const ASKER: u64 = u64::MAX - 1;
+pub(super) const ASKER: u64 = u64::MAX - 1;
 /// What the processor computes before it is looked whether other devices have answered.
 const SLICE: Duration = Duration::from_millis(1);
 /// Tasks that are begun before their jobs are placed: devices compute while the others are begun.

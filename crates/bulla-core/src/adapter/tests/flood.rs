@@ -49,3 +49,19 @@ fn messages_of_many_policies_are_taken_as_those_that_share_nothing() {
     let place = place_of_other(&sealers, user.now, 200);
     assert!(place <= 2 * TASKS_PER_TURN, "behind {place} messages");
 }
+
+/// Each of them has as much under way as the largest batches let it.
+#[test]
+fn users_with_the_largest_batches_whose_keys_are_away_keep_no_other_waiting() {
+    let world = World::new();
+    let policy = Arc::new(Policy { sign_batch: SIGN_BATCH_MAX, ..Policy::clone(&world.policy) });
+    let most = MaySign::Together(policy).under_way_max();
+    let mut inbox = Inbox::default();
+    for user in 0..63 {
+        inbox.under_way.insert(user, most);
+        inbox.under_way_total += most;
+    }
+    let (number, task) = new_task(&mut || world.messages(1).remove(0), "other");
+    inbox.tasks.push(number, task);
+    assert!(inbox.next_task(None).is_some());
+}

@@ -53,7 +53,7 @@ impl Sending {
         local: &mut Local,
         state: &mut State,
     ) {
-        let held = local.manager.workers.adapters.hold(payload.len().saturating_mul(2));
+        let held = local.manager.workers.adapters.hold(self.opener.who.number(), payload.len().saturating_mul(2));
         let (Ok(room), Ok(held)) = (self.opener.line.room(), held) else {
             // It goes back and comes again when others have given memory back.
             state.store.release(found.id, false);

@@ -278,8 +278,12 @@ impl Delivery {
             None => (&mut unkept, None),
             // The message and its sealed form, until it is on the queue.
             Some(policy) => {
-                let held =
-                    local.manager.workers.adapters.hold(arrival.bytes().saturating_mul(2)).map_err(sealing_memory)?;
+                let held = local
+                    .manager
+                    .workers
+                    .adapters
+                    .hold(who.number(), arrival.bytes().saturating_mul(2))
+                    .map_err(sealing_memory)?;
                 (sealings.of(policy), Some(held))
             }
         };
