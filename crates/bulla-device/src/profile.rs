@@ -245,9 +245,9 @@ mod tests {
         let coprocessor = Profile::coprocessor().with_times("rsa-crt-2048 = 1000, ECDSA-VERIFY-521=12.5").unwrap();
         assert_eq!(time(&coprocessor, Form::RsaCrt, 2048), Some((1000.0, Mark::Given)));
         assert_eq!(time(&coprocessor, Form::EcdsaVerify, 521), Some((12.5, Mark::Given)));
-        let lattice = Profile::accelerator().with_times("ML-DSA-SIGN-65=300,ML-KEM-DECAPSULATE-768=25").unwrap();
-        assert_eq!(time(&lattice, Form::MlDsaSign, 65), Some((300.0, Mark::Given)));
-        assert_eq!(time(&lattice, Form::MlKemDecapsulate, 768), Some((25.0, Mark::Given)));
+        let post_quantum = Profile::accelerator().with_times("ML-DSA-SIGN-65=300,ML-KEM-DECAPSULATE-768=25").unwrap();
+        assert_eq!(time(&post_quantum, Form::MlDsaSign, 65), Some((300.0, Mark::Given)));
+        assert_eq!(time(&post_quantum, Form::MlKemDecapsulate, 768), Some((25.0, Mark::Given)));
         for wrong in [
             "RSA-CRT-2047=5",
             "RSA-CRT-2048",

@@ -2,7 +2,7 @@
 //! results; the other process checks them with the public key.
 
 mod generate;
-mod lattice;
+mod post_quantum;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -218,7 +218,7 @@ impl Token {
         }
         if objects.is_empty() {
             let token = &self.identity.token;
-            if let Some(lacking) = lattice::lacks_mechanism(&self.module, self.slot, token, public.kind()) {
+            if let Some(lacking) = post_quantum::lacks_mechanism(&self.module, self.slot, token, public.kind()) {
                 return Err(lacking.into());
             }
             let hint = if self.pin.is_none() { "; without a PIN file, private keys may be hidden" } else { "" };

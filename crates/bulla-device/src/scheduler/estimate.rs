@@ -53,7 +53,7 @@ pub(super) fn cpu_ns(shape: Shape) -> u64 {
         _ => p521,
     };
     // By the number in the name of the parameter set.
-    let lattice = |small: u64, middle: u64, large: u64| match bits {
+    let post_quantum = |small: u64, middle: u64, large: u64| match bits {
         44 | 512 => small,
         65 | 768 => middle,
         _ => large,
@@ -66,10 +66,10 @@ pub(super) fn cpu_ns(shape: Shape) -> u64 {
         Form::EcdsaVerify => curve(80_000, 700_000, 720_000),
         Form::Ecdh => curve(70_000, 600_000, 400_000),
         Form::EcdhEphemeral => curve(90_000, 1_200_000, 800_000),
-        Form::MlDsaSign => lattice(450_000, 700_000, 900_000),
-        Form::MlDsaVerify => lattice(90_000, 150_000, 240_000),
-        Form::MlKemEncapsulate => lattice(15_000, 22_000, 32_000),
-        Form::MlKemDecapsulate => lattice(20_000, 28_000, 40_000),
+        Form::MlDsaSign => post_quantum(450_000, 700_000, 900_000),
+        Form::MlDsaVerify => post_quantum(90_000, 150_000, 240_000),
+        Form::MlKemEncapsulate => post_quantum(15_000, 22_000, 32_000),
+        Form::MlKemDecapsulate => post_quantum(20_000, 28_000, 40_000),
     }
 }
 

@@ -11,7 +11,7 @@ use openssl::nid::Nid;
 use openssl::pkey::{KeyType, PKey};
 use openssl::rsa::Rsa;
 
-use super::lattice::{CKM_ML_KEM, NO_DECAPSULATION};
+use super::post_quantum::{CKM_ML_KEM, NO_DECAPSULATION};
 use super::{Stop, Token, library, octet_string_head, of_mechanism, refused};
 use crate::coprocessor::protocol::NewKey;
 use crate::key::Curve;
