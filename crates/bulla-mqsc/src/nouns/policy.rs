@@ -44,10 +44,10 @@ static SHOWN: &[Field<Arc<Policy>>] = &[Field::shown(
 static WEAKEST: Attribute = shown(
     Key::Own("WEAKEST"),
     "WEAKEST",
-    "Under PQC(ALLOWED) with ENCALG: the recipient's key that opens its messages most easily, as rsa2048 of CN=billing. \
-     It is taken from the certificates in the key rings here by name, use and dates, as sealing would take them, RSA \
-     and EC before ML-KEM; whether one is believed or revoked, CHECK POLICY asks. Found within two seconds of a change. \
-     Empty where no ring that can be read has a recipient's certificate.",
+    "Under PQC(ALLOWED) with ENCALG: the recipient's key that opens its messages most easily, as rsa2048 of \
+     CN=billing. It is taken from the certificates in the key rings here by name, use and dates, as sealing would take \
+     them, RSA and EC before ML-KEM; whether one is believed or revoked, CHECK POLICY asks. Found within two seconds \
+     of a change. Empty where no ring that can be read has a recipient's certificate.",
 );
 
 static SIGNER: Attribute = Attribute {
@@ -105,8 +105,8 @@ static FIELDS: &[Field<Arc<Policy>>] = &[
         "KEYAWAY",
         Kind::DistinguishedNames,
         "none",
-        "Recipients of RECIP whose private key is not in a key ring here, and is not to be: they open for themselves, or \
-         elsewhere. Nothing warns of messages that no key here opens but theirs.",
+        "Recipients of RECIP whose private key is not in a key ring here, and is not to be: they open for themselves, \
+         or elsewhere. Nothing warns of messages that no key here opens but theirs.",
         |of| names(&of.away),
         |of, value| Arc::make_mut(of).away = known(value),
     ),

@@ -1,7 +1,7 @@
 //! Cores, and the threads that wait for one.
 //!
 //! A thread that has got a core keeps it until it sleeps, or until it has run for a slice and others wait: then it
-//! waits behind them. Whoever is woken while all cores run waits too, and finds more in its line when its turn comes.
+//! waits behind them. One that is woken while all cores run waits too, and finds more in its line when its turn comes.
 
 use super::Time;
 use std::collections::VecDeque;
@@ -132,7 +132,7 @@ impl Cores {
         self.holder.is_some_and(|(holder, slice)| holder == thread && slice <= 0.0) && !self.waiting.is_empty()
     }
 
-    /// Whoever waits gets a core that is free. Who has one and did not go on has left it.
+    /// A thread that waits gets a core that is free. One that has a core and did not go on has left it.
     fn fill(&mut self) -> bool {
         self.holder = None;
         while self.running.len() < self.count

@@ -491,7 +491,7 @@ impl Simulation<'_> {
         true
     }
 
-    /// Whether an adapter that has nothing to do but to sign what is held lets others have its core first. Whoever
+    /// Whether an adapter that has nothing to do but to sign what is held lets others have its core first. One that
     /// yields comes behind all who wait, and those whom they wake, until they have had a slice.
     fn yields(&mut self, thread: usize) -> bool {
         let (now, slice_us) = (self.now, self.system.cores.slice_us);
