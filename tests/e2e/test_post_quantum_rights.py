@@ -75,29 +75,36 @@ COMMANDS = [
 ROLES = ["LOOK", "OPERATE", "ALL"]
 
 
-@as_root
-@pytest.mark.parametrize("role", [None, "LOOK", "OPERATE"])
-def test_a_role_gives_no_more_than_it_says_over_the_socket(site, program, role):
-    user = {None: STRANGER, "LOOK": LOOKER, "OPERATE": OPERATOR}[role]
-    for text, takes in COMMANDS:
+def gives_over_the_socket(program, user, role, commands):
+    for text, takes in commands:
         answer = program(user, "mqsc", "-c", text)
         said = answer.stdout + answer.stderr
         if role and ROLES.index(role) >= ROLES.index(takes):
             assert "2035" not in said, (text, said)
         else:
-            takes = takes if role else "LOOK"
             assert answer.returncode != 0 and "2035" in said, (text, said)
+
+
+def gives_over_http(site, user, role, commands):
+    with Web(site.qm, tls=True, authorization=basic(user, site.qm.passwords[user])) as web:
+        for text, takes in commands:
+            if not role or ROLES.index(role) < ROLES.index(takes):
+                assert error(command(web, text), 403) == (2035, "role"), text
+            else:
+                assert done(command(web, text))["overallReasonCode"] == 0, text
+
+
+@as_root
+@pytest.mark.parametrize("role", [None, "LOOK", "OPERATE"])
+def test_a_role_gives_no_more_than_it_says_over_the_socket(site, program, role):
+    user = {None: STRANGER, "LOOK": LOOKER, "OPERATE": OPERATOR}[role]
+    gives_over_the_socket(program, user, role, COMMANDS)
     is_as_it_was(site)
 
 
 @pytest.mark.parametrize(("user", "role"), [("mallory", None), ("lily", "LOOK"), ("olaf", "OPERATE")])
 def test_a_role_gives_no_more_than_it_says_over_http(site, user, role):
-    with Web(site.qm, tls=True, authorization=basic(user, site.qm.passwords[user])) as web:
-        for text, takes in COMMANDS:
-            if not role or ROLES.index(role) < ROLES.index(takes):
-                assert error(command(web, text), 403) == (2035, "role"), text
-            else:
-                assert done(command(web, text))["overallReasonCode"] == 0, text
+    gives_over_http(site, user, role, COMMANDS)
     with Web(site.qm) as web:
         error(command(web, "DISPLAY ALGUSE(*)"), 401)
     is_as_it_was(site)
@@ -126,13 +133,7 @@ def test_groups_of_tls_are_shown_by_look_and_set_by_all_over_the_socket(site, pr
     site.qm.mqsc(STRONG)
     before = groups(site)
     user = {None: STRANGER, "LOOK": LOOKER, "OPERATE": OPERATOR, "ALL": CHIEF}[role]
-    for text, takes in GROUPS:
-        answer = program(user, "mqsc", "-c", text)
-        said = answer.stdout + answer.stderr
-        if role and ROLES.index(role) >= ROLES.index(takes):
-            assert "2035" not in said, (text, said)
-        else:
-            assert answer.returncode != 0 and "2035" in said, (text, said)
+    gives_over_the_socket(program, user, role, GROUPS)
     assert (groups(site) == before) == (role != "ALL")
     site.qm.mqsc(f"{STRONG}\nALTER QMGR SSLGROUPS(' ')")
 
@@ -141,12 +142,7 @@ def test_groups_of_tls_are_shown_by_look_and_set_by_all_over_the_socket(site, pr
 def test_groups_of_tls_are_no_matter_of_who_may_put_or_look_over_http(site, user, role):
     site.qm.mqsc(STRONG)
     before = groups(site)
-    with Web(site.qm, tls=True, authorization=basic(user, site.qm.passwords[user])) as web:
-        for text, takes in GROUPS:
-            if not role or ROLES.index(role) < ROLES.index(takes):
-                assert error(command(web, text), 403) == (2035, "role"), text
-            else:
-                assert done(command(web, text))["overallReasonCode"] == 0, text
+    gives_over_http(site, user, role, GROUPS)
     assert groups(site) == before
 
 

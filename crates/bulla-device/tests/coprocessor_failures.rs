@@ -4,11 +4,11 @@ mod coprocessor_common;
 
 use std::time::{Duration, Instant};
 
-use bulla_device::coprocessor::{Coprocessor, NewKey};
+use bulla_device::coprocessor::NewKey;
 use bulla_device::{
     CpuDevice, Curve, Device, DeviceError, Digest, Driver, Output, PrivateKey, RsaPadding, RsaScheme, Work,
 };
-use coprocessor_common::{HELPER_VARIABLE, Shim, engine, run};
+use coprocessor_common::{HELPER_VARIABLE, Shim, engine, made, run};
 
 const OAEP: RsaPadding = RsaPadding::Oaep { digest: Digest::Sha256 };
 
@@ -18,11 +18,6 @@ fn the_helper_process() {
     assert!(std::env::var_os(HELPER_VARIABLE).is_some(), "only the other tests start it");
     bulla_device::coprocessor::helper::run(std::io::stdin()).expect("a control socket");
     std::process::exit(0);
-}
-
-fn key(device: &Coprocessor, kind: NewKey) -> PrivateKey {
-    let (public, uri) = device.generate(kind, "key").expect("a key");
-    PrivateKey::on_token(public, uri.to_string())
 }
 
 fn sign() -> Work {
@@ -54,7 +49,7 @@ fn is_gone(engine: &mut dyn Device, key: &PrivateKey) {
 fn a_token_that_is_removed_and_comes_back_is_used_again() {
     let Some(shim) = Shim::new() else { return };
     let device = shim.coprocessor(|_| {});
-    let key = key(&device, NewKey::Ec(Curve::P256));
+    let key = made(&device, NewKey::Ec(Curve::P256));
     let mut first = engine(&device);
     run(&mut *first, &key, sign()).expect("a signature");
     for _ in 0..3 {
@@ -76,7 +71,7 @@ fn a_token_that_is_removed_and_comes_back_is_used_again() {
 fn a_job_that_takes_too_long_ends_the_helper_and_not_this_process() {
     let Some(shim) = Shim::new() else { return };
     let device = shim.coprocessor(|settings| settings.job_timeout = Duration::from_millis(500));
-    let key = key(&device, NewKey::Ec(Curve::P256));
+    let key = made(&device, NewKey::Ec(Curve::P256));
     let (mut slow, mut other) = (engine(&device), engine(&device));
     run(&mut *slow, &key, sign()).expect("a signature");
     shim.play("slow 5\n");
@@ -96,7 +91,7 @@ fn a_job_that_takes_too_long_ends_the_helper_and_not_this_process() {
 fn a_crash_in_the_module_is_a_device_that_is_away() {
     let Some(shim) = Shim::new() else { return };
     let device = shim.coprocessor(|_| {});
-    let key = key(&device, NewKey::Ec(Curve::P256));
+    let key = made(&device, NewKey::Ec(Curve::P256));
     for _ in 0..3 {
         let mut engine = engine(&device);
         run(&mut *engine, &key, sign()).expect("a signature");
@@ -111,7 +106,7 @@ fn a_crash_in_the_module_is_a_device_that_is_away() {
 fn a_lost_session_is_opened_again_and_the_job_done() {
     let Some(shim) = Shim::new() else { return };
     let device = shim.coprocessor(|_| {});
-    let key = key(&device, NewKey::Ec(Curve::P256));
+    let key = made(&device, NewKey::Ec(Curve::P256));
     let (mut one, mut two) = (engine(&device), engine(&device));
     for _ in 0..3 {
         run(&mut *one, &key, sign()).expect("a signature");
@@ -127,7 +122,7 @@ fn a_lost_session_is_opened_again_and_the_job_done() {
 fn an_error_of_the_token_refuses_one_job_and_never_looks_like_a_bad_message() {
     let Some(shim) = Shim::new() else { return };
     let device = shim.coprocessor(|_| {});
-    let (ec, rsa) = (key(&device, NewKey::Ec(Curve::P256)), key(&device, NewKey::Rsa(2048)));
+    let (ec, rsa) = (made(&device, NewKey::Ec(Curve::P256)), made(&device, NewKey::Rsa(2048)));
     for oaep in ["", "oaep\n"] {
         shim.play(oaep);
         let mut engine = engine(&device);
@@ -165,7 +160,7 @@ fn an_error_of_the_token_refuses_one_job_and_never_looks_like_a_bad_message() {
 fn a_faulty_result_does_not_leave() {
     let Some(shim) = Shim::new() else { return };
     let device = shim.coprocessor(|_| {});
-    let (ec, rsa) = (key(&device, NewKey::Ec(Curve::P256)), key(&device, NewKey::Rsa(2048)));
+    let (ec, rsa) = (made(&device, NewKey::Ec(Curve::P256)), made(&device, NewKey::Rsa(2048)));
     let mut engine = engine(&device);
     let derive = Work::EcdhDerive { peer: Curve::point(ec.public()).expect("a point") };
     let works = [
@@ -189,7 +184,7 @@ fn a_token_that_does_oaep_itself_is_let_to_and_its_refusal_gives_a_random_key() 
     shim.play("oaep\n");
     let device = shim.coprocessor(|_| {});
     for bits in [1024, 2048, 4096] {
-        let key = key(&device, NewKey::Rsa(bits));
+        let key = made(&device, NewKey::Rsa(bits));
         let mut engine = engine(&device);
         let good = unwrap(&key, OAEP);
         assert_eq!(&*run(&mut *engine, &key, good.clone()).expect("a key"), &[7; 32]);
@@ -230,7 +225,7 @@ fn a_pin_that_is_refused_is_tried_once_however_many_engines_there_are() {
     check(&device.start_engine().err().expect("no login"), "it is not tried again until");
     device.forget_failed_pin();
     let mut one = engine(&device);
-    let key = key(&device, NewKey::Ec(Curve::P256));
+    let key = made(&device, NewKey::Ec(Curve::P256));
     let mut two = engine(&device);
     run(&mut *one, &key, sign()).expect("a signature");
     run(&mut *two, &key, sign()).expect("a signature");

@@ -5,13 +5,13 @@ mod coprocessor_common;
 
 use std::time::Instant;
 
+use bulla_device::coprocessor::NewKey;
 use bulla_device::coprocessor::protocol::SIGNED_BYTES_MAX;
-use bulla_device::coprocessor::{Coprocessor, NewKey};
 use bulla_device::{
     CpuDevice, Curve, Device, DeviceError, Digest, Driver, Job, KeyKind, ML_KEM_SECRET_BYTES, MlDsa, MlKem, PrivateKey,
     Work,
 };
-use coprocessor_common::{HELPER_VARIABLE, Shim, Token, engine, run};
+use coprocessor_common::{HELPER_VARIABLE, Shim, Token, engine, made, run};
 
 #[test]
 #[ignore = "the helper process of the other tests"]
@@ -19,11 +19,6 @@ fn the_helper_process() {
     assert!(std::env::var_os(HELPER_VARIABLE).is_some(), "only the other tests start it");
     bulla_device::coprocessor::helper::run(std::io::stdin()).expect("a control socket");
     std::process::exit(0);
-}
-
-fn made(device: &Coprocessor, kind: NewKey) -> PrivateKey {
-    let (public, uri) = device.generate(kind, "key").expect("a key");
-    PrivateKey::on_token(public, uri.to_string())
 }
 
 fn sign() -> Work {

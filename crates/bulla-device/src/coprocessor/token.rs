@@ -438,14 +438,8 @@ impl Link<'_> {
             PointForm::OctetString => [octet_string_head(curve).as_slice(), peer].concat(),
         };
         let len = curve.coordinate_len();
-        let template = [
-            Attribute::Class(ObjectClass::SECRET_KEY),
-            Attribute::KeyType(KeyType::GENERIC_SECRET),
-            Attribute::Token(false),
-            Attribute::Sensitive(false),
-            Attribute::Extractable(true),
-            Attribute::ValueLen(len.try_into().map_err(Stop::Module)?),
-        ];
+        let mut template = secret_to_read();
+        template.push(Attribute::ValueLen(len.try_into().map_err(Stop::Module)?));
         let mechanism = Mechanism::Ecdh1Derive(Ecdh1DeriveParams::new(EcKdf::null(), &peer));
         let secret = self.session.derive_key(&mechanism, key.object, &template)?;
         let value = self.read_and_destroyed(secret)?;
@@ -596,6 +590,17 @@ fn probe(public: &PublicKey, padding: RsaPadding) -> Outcome<(Zeroizing<Vec<u8>>
     SystemRandom.fill(&mut content).map_err(|error| refused(error.to_string()))?;
     let wrapped = cpu::rsa_wrap(public, padding, &content).map_err(|error| refused(error.to_string()))?;
     Ok((content, wrapped))
+}
+
+/// A secret that the token makes for one message: it is shown, and goes with the session.
+fn secret_to_read() -> Vec<Attribute> {
+    vec![
+        Attribute::Class(ObjectClass::SECRET_KEY),
+        Attribute::KeyType(KeyType::GENERIC_SECRET),
+        Attribute::Token(false),
+        Attribute::Sensitive(false),
+        Attribute::Extractable(true),
+    ]
 }
 
 /// With zeros in front up to `len`; none if it is longer.

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Once;
 use std::time::Duration;
 
-use bulla_device::coprocessor::{Coprocessor, CoprocessorSettings, HelperCommand};
+use bulla_device::coprocessor::{Coprocessor, CoprocessorSettings, HelperCommand, NewKey};
 use bulla_device::{Device, DeviceError, Driver, Job, Output, PrivateKey, Work};
 use tempfile::TempDir;
 
@@ -162,6 +162,12 @@ pub fn helper_command(variables: &[(&str, &Path)]) -> HelperCommand {
         arguments: ["--exact", "the_helper_process", "--ignored", "--nocapture"].map(OsString::from).to_vec(),
         variables,
     }
+}
+
+/// A key that the token makes.
+pub fn made(device: &Coprocessor, kind: NewKey) -> PrivateKey {
+    let (public, uri) = device.generate(kind, "key").expect("a key");
+    PrivateKey::on_token(public, uri.to_string())
 }
 
 pub fn engine(device: &Coprocessor) -> Box<dyn Device> {

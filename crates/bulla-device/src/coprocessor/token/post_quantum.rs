@@ -4,12 +4,12 @@ use cryptoki::context::Pkcs11;
 use cryptoki::error::Error;
 use cryptoki::mechanism::dsa::{HedgeType, SignAdditionalContext};
 use cryptoki::mechanism::{Mechanism, MechanismType};
-use cryptoki::object::{Attribute, AttributeType, KeyType, ObjectClass, ObjectHandle, ParameterSetType};
+use cryptoki::object::{Attribute, AttributeType, ObjectHandle, ParameterSetType};
 use cryptoki::slot::Slot;
 use zeroize::Zeroizing;
 
 use super::generate::{ml_dsa_set, ml_kem_set};
-use super::{Failure, Link, Stop, TokenKey, is_lost, of_mechanism, refused, told};
+use super::{Failure, Link, Stop, TokenKey, is_lost, of_mechanism, refused, secret_to_read, told};
 use crate::coprocessor::protocol::{Cause, Response};
 use crate::cpu;
 use crate::key::KeyKind;
@@ -96,14 +96,7 @@ impl Link<'_> {
 
     /// The token keeps the secret for as long as it takes to read it.
     fn decapsulated(&self, key: ObjectHandle, ciphertext: &[u8]) -> Result<Zeroizing<Vec<u8>>, Stop> {
-        let template = [
-            Attribute::Class(ObjectClass::SECRET_KEY),
-            Attribute::KeyType(KeyType::GENERIC_SECRET),
-            Attribute::Token(false),
-            Attribute::Sensitive(false),
-            Attribute::Extractable(true),
-        ];
-        let secret = match self.session.decapsulate_key(&Mechanism::MlKem, key, &template, ciphertext) {
+        let secret = match self.session.decapsulate_key(&Mechanism::MlKem, key, &secret_to_read(), ciphertext) {
             Ok(secret) => secret,
             Err(Error::NullFunctionPointer) => {
                 return Err(refused(format!("token {:?} has no {CKM_ML_KEM} ({NO_DECAPSULATION})", self.token)).into());
