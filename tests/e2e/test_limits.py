@@ -6,8 +6,8 @@ from proton import Message
 from manager import wait_until
 
 MIB = 1 << 20
-# What the program may need beside the message bodies it was allowed to hold: 43 to 62 were seen. Without a limit it would be
-# 200 more.
+# What the program may need beside the message bodies it was allowed to hold: 43 to 62 were seen. Without a limit there
+# would be 200 more.
 OVERHEAD_MIB = 70
 
 
