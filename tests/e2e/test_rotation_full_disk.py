@@ -164,9 +164,10 @@ def test_the_command_fails_at_every_page_that_it_lacks_and_goes_on(site, disk):
         else:
             pages, names = (pages + 1 if after == before else 0), 1000
     assert said.returncode == 0, failed_at
-    # It stood still in each of these steps.
+    # It stood still in each of these steps; in `installed`, too, unless the room for that step was enough for the next,
+    # which depends on where the page is that the pending key gives back.
     stood = {after for before, after in failed_at if before == after}
-    assert stood >= {None, "begun", "keyed", "installed"}, failed_at
+    assert stood >= {None, "begun", "keyed"}, failed_at
     disk.empty()
     flow.passes()
     flow.end(b"before")

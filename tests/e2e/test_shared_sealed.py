@@ -110,8 +110,20 @@ class Site:
             return [label(message) for message in client.get_all(self.errors, browse=True)]
 
     def hold_log(self, *directions):
+        self.logged_before = self.logged()
         for way in self.ways:
             way.hold(*directions)
+
+    def logged(self):
+        """Records of all logs that the engine has: those that say who owns a group take the place of the last."""
+        answers = [self.engine.answer(index, "jsz") or {} for index in range(len(self.engine.clients))]
+        return max(answer.get("messages", 0) for answer in answers)
+
+    def wait_for_write(self, direction, what):
+        """What the owner writes is on its way into the log; and there, where only the log's answers are held."""
+        wait_until(lambda: status(self.first, self.group)["WAITBYTES"] > 0, f"{what} is on its way into the log")
+        if direction == BACK:
+            wait_until(lambda: self.logged() > self.logged_before, f"{what} is in the log")
 
     def take_over(self):
         """The owner dies as it stands; the other one owns the group. What was held goes on, to whom it reaches."""
@@ -169,7 +181,7 @@ def sealed_and_not_in_the_log(site, put, direction=OUT):
     site.hold_log(direction)
     put()
     site.keys.wait_until(lambda: site.keys.done["sign"] > signed, "the signature is made")
-    wait_until(lambda: status(site.first, site.group)["WAITBYTES"] > 0, "the sealed message is on its way into the log")
+    site.wait_for_write(direction, "the sealed message")
 
 
 def in_the_log_and_not_confirmed(site, put):
@@ -297,7 +309,7 @@ def test_a_defective_message_whose_owner_dies_as_it_moves_is_at_one_place(site, 
     site.asks_for_one()
     site.hold_log(direction)
     site.keys.release()
-    wait_until(lambda: status(site.first, site.group)["WAITBYTES"] > 0, "the move is on its way into the log")
+    site.wait_for_write(direction, "the move")
     site.take_over()
     assert (site.second.depth(site.queue), site.second.depth(site.errors)) == (1 - moved, moved)
     # The next reader hears nothing of it, and it is on the error queue once, with its header.
