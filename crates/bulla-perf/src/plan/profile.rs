@@ -296,7 +296,7 @@ pub struct Protection {
     /// does not say takes what is [assumed](assumed_batch).
     #[serde(default = "assumed_batch")]
     pub batch: SealOpen,
-    /// Where the keys are not RSA's or of a curve, by kind: `ml-dsa-65` stands for the ML-KEM-768 that goes with it, too.
+    /// What ML-DSA and ML-KEM keys add, by kind. `ml-dsa-65` stands for the ML-KEM-768 that goes with it, too.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub keys: BTreeMap<String, KeyCosts>,
 }
