@@ -11,7 +11,7 @@ from manager import BULLA
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 # Numbers that no file of names has.
-LOOKER, OPERATOR, CHIEF, STRANGER, GROUP = 64001, 64002, 64003, 64004, 64100
+LOOKER, OPERATOR, CHIEF, NO_ROLE, GROUP = 64001, 64002, 64003, 64004, 64100
 
 
 class Program:

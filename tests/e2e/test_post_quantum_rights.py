@@ -12,7 +12,7 @@ from proton.reactor import Container
 from channels import TLS, Route, dead_letters, trust_each_other
 from manager import ERROR_QUEUE, label, shown_rows, wait_until
 from modern import Modern
-from os_users import CHIEF, LOOKER, OPERATOR, STRANGER, as_root
+from os_users import CHIEF, LOOKER, NO_ROLE, OPERATOR, as_root
 from proton_driver import Refused
 from sites import Site, clear, copy, payloads, reason_and_cause, refused_get
 from test_http import Web, basic, error
@@ -97,7 +97,7 @@ def gives_over_http(site, user, role, commands):
 @as_root
 @pytest.mark.parametrize("role", [None, "LOOK", "OPERATE"])
 def test_a_role_gives_no_more_than_it_says_over_the_socket(site, program, role):
-    user = {None: STRANGER, "LOOK": LOOKER, "OPERATE": OPERATOR}[role]
+    user = {None: NO_ROLE, "LOOK": LOOKER, "OPERATE": OPERATOR}[role]
     gives_over_the_socket(program, user, role, COMMANDS)
     is_as_it_was(site)
 
@@ -132,7 +132,7 @@ def groups(site):
 def test_groups_of_tls_are_shown_by_look_and_set_by_all_over_the_socket(site, program, role):
     site.qm.mqsc(STRONG)
     before = groups(site)
-    user = {None: STRANGER, "LOOK": LOOKER, "OPERATE": OPERATOR, "ALL": CHIEF}[role]
+    user = {None: NO_ROLE, "LOOK": LOOKER, "OPERATE": OPERATOR, "ALL": CHIEF}[role]
     gives_over_the_socket(program, user, role, GROUPS)
     assert (groups(site) == before) == (role != "ALL")
     site.qm.mqsc(f"{STRONG}\nALTER QMGR SSLGROUPS(' ')")
@@ -167,7 +167,7 @@ def test_who_looks_has_a_report_of_what_is_shown_and_of_no_file(site, program):
     assert answer.returncode == 0, answer
     assert {row["policy"] for row in shown["policies"]} == {"GUARDED", "BATCHED"}
     assert shown["certificates"] == []
-    answer = program(STRANGER, "report", "algorithms", "--json")
+    answer = program(NO_ROLE, "report", "algorithms", "--json")
     assert answer.returncode == 4 and "2035" in answer.stderr, answer
     assert not json.loads(answer.stdout or "{}").get("policies")
 
@@ -175,7 +175,7 @@ def test_who_looks_has_a_report_of_what_is_shown_and_of_no_file(site, program):
 @as_root
 def test_who_looks_has_no_policy_checked_and_who_operates_none_that_is_not_set(site, program):
     for user, more, is_allowed in (
-        (LOOKER, (), False), (OPERATOR, (), True), (OPERATOR, ("--with", CANDIDATE), False), (STRANGER, (), False),
+        (LOOKER, (), False), (OPERATOR, (), True), (OPERATOR, ("--with", CANDIDATE), False), (NO_ROLE, (), False),
     ):  # fmt: skip
         answer = program(user, "policy", "check", "GUARDED", *more)
         assert ("2035" not in answer.stderr + answer.stdout) == is_allowed, answer

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from manager import wait_until
-from os_users import CHIEF, GROUP, LOOKER, OPERATOR, STRANGER, as_root
+from os_users import CHIEF, GROUP, LOOKER, NO_ROLE, OPERATOR, as_root
 
 pytestmark = as_root
 EVENTS = "SYSTEM.ADMIN.QMGR.EVENT"
@@ -60,7 +60,7 @@ def test_whoever_looks_may_display_and_nothing_else(qm, give):
     assert "CURDEPTH(0)" in allowed(give("DISPLAY QSTATUS(Q) CURDEPTH", LOOKER))
     for shown in ("KEYUSE(*)", "ALGUSE(*)", "KEYROTATE('*')"):
         allowed(give(f"DISPLAY {shown}", LOOKER))
-        refused(give(f"DISPLAY {shown}", STRANGER), "LOOK")
+        refused(give(f"DISPLAY {shown}", NO_ROLE), "LOOK")
     for command, role in (
         ("CLEAR QLOCAL(Q)", "OPERATE"),
         ("STOP DEVICE(CPU)", "OPERATE"),
@@ -72,7 +72,7 @@ def test_whoever_looks_may_display_and_nothing_else(qm, give):
 
 
 def test_whoever_operates_may_start_stop_and_clear_by_user_and_by_group(qm, give):
-    for user, group in ((OPERATOR, None), (STRANGER, GROUP)):
+    for user, group in ((OPERATOR, None), (NO_ROLE, GROUP)):
         allowed(give("DISPLAY QMGR", user, group))
         allowed(give("CLEAR QLOCAL(Q)", user, group))
         allowed(give("START DEVICE(CPU)", user, group))
@@ -87,11 +87,11 @@ def test_a_unit_with_one_command_beyond_the_role_changes_nothing(qm, give):
 
 
 def test_whoever_may_do_all_may_give_roles_and_take_them(qm, give):
-    refused(give("DISPLAY QMGR", STRANGER), "LOOK")
-    allowed(give(f"ALTER ADMIN(LOOKERS) OSUSER('{LOOKER}', '{STRANGER}')", CHIEF))
-    allowed(give("DISPLAY QMGR", STRANGER))
+    refused(give("DISPLAY QMGR", NO_ROLE), "LOOK")
+    allowed(give(f"ALTER ADMIN(LOOKERS) OSUSER('{LOOKER}', '{NO_ROLE}')", CHIEF))
+    allowed(give("DISPLAY QMGR", NO_ROLE))
     allowed(give(f"ALTER ADMIN(LOOKERS) OSUSER('{LOOKER}')", CHIEF))
-    refused(give("DISPLAY QMGR", STRANGER), "LOOK")
+    refused(give("DISPLAY QMGR", NO_ROLE), "LOOK")
 
 
 def test_the_owner_s_socket_is_the_owner_s_alone(qm, give):
