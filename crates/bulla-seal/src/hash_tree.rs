@@ -77,8 +77,8 @@ pub(crate) fn path_len_max(size: usize) -> usize {
     size.next_power_of_two().ilog2() as usize
 }
 
-/// The way that one leaf came up, node by node: what was hashed and what came of it, nothing of who vouched for it.
-/// The next leaf of the same tree meets most of these nodes again, and two hashes compare faster than they hash.
+/// The nodes on the last path from a leaf to the root, each with its two inputs and their hash. The next leaf of the same
+/// tree shares most of them, and to compare two inputs is faster than to hash them. It says nothing of who signed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ascent {
     nodes: Vec<Node>,
@@ -94,7 +94,7 @@ struct Node {
 
 impl Ascent {
     /// The root that a leaf and its path come to; nothing where the path has another length than the leaf's place asks
-    /// for. This ascent is then the leaf's.
+    /// for. Afterwards this holds the nodes of that path.
     pub(crate) fn root_of(
         &mut self,
         digest: Digest,

@@ -94,8 +94,8 @@ impl<'a> BatchSigned<'a> {
         Ok(BatchSigned { attributes, attributes_whole, payload, salt, index, path, root_whole, signed, root })
     }
 
-    /// Whether the path leads from the attributes to what was signed. `seen` is the way that another message came up,
-    /// and afterwards this one's.
+    /// Whether the path leads from the attributes to what was signed. `seen` has the nodes of
+    /// another message's path, and afterwards those of this one's.
     pub(crate) fn is_in_tree(&self, seen: &mut Ascent) -> bool {
         let BatchRoot { digest, tree, size, hash } = self.root;
         let leaf = hash_tree::leaf(digest, tree, self.index, self.salt, [self.attributes_whole, &[]]);

@@ -73,7 +73,7 @@ struct TreeEntry {
 pub(crate) struct KnownTree {
     /// SHA-256 of the root as messages carry it.
     pub(crate) root: [u8; 32],
-    /// The way that its last message came up.
+    /// The nodes on the path of its last message.
     pub(crate) ascent: Ascent,
 }
 
