@@ -77,8 +77,8 @@ pub(crate) fn path_len_max(size: usize) -> usize {
     size.next_power_of_two().ilog2() as usize
 }
 
-/// The nodes on the last path from a leaf to the root, each with its two inputs and their hash. The next leaf of the same
-/// tree shares most of them, and to compare two inputs is faster than to hash them. It says nothing of who signed.
+/// The nodes on the last path from a leaf to the root, each with its two inputs and their hash. The next leaf of the
+/// same tree shares most of them, and to compare two inputs is faster than to hash them. It says nothing of who signed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ascent {
     nodes: Vec<Node>,
