@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 from proton_driver import Client
@@ -81,7 +82,7 @@ class Manager:
     def _read_log(self, process, ready):
         for line in process.stderr:
             self.log.append(line)
-            found = re.search(r"\b(amqps?|https?) on \S+:(\d+)(?:$|\")", line.rstrip())
+            found = re.search(r"\b(amqps?|https?|metrics) on \S+:(\d+)(?:$|\")", line.rstrip())
             if found:
                 self.ports.setdefault(found[1], int(found[2]))
                 if {"amqp", "amqps"} <= self.ports.keys():
@@ -89,9 +90,18 @@ class Manager:
         ready.set()
 
     def port(self, scheme):
-        """Where it listens for that. HTTP's lines come behind those of AMQP."""
+        """Where it listens for that, since its last start. The lines of HTTP and of the metrics come behind those of AMQP."""
         wait_until(lambda: scheme in self.ports, f"{scheme} is listened on")
         return self.ports[scheme]
+
+    @property
+    def metrics_url(self):
+        return f"http://{self.host}:{self.port('metrics')}/metrics"
+
+    def metrics(self):
+        """What Prometheus would read now, of one that was started with `--metrics`."""
+        with urllib.request.urlopen(self.metrics_url, timeout=DEADLINE) as answer:
+            return answer.read().decode()
 
     def says(self, text):
         """Waits for a line of the log with that text: lines are written behind what they tell of."""

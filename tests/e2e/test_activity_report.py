@@ -30,11 +30,6 @@ def jobs(report, operation):
     return sum(entry["jobs"] for row in rows for entry in row["operations"] if entry["operation"] == operation)
 
 
-def metrics_address(qm):
-    found = lambda: re.search(r"metrics on (\S+)", "".join(qm.log))
-    return wait_until(found, "the metrics are announced")[1]
-
-
 def test_the_report_and_the_metrics_count_what_was_signed_and_verified(site):
     queue = site.queue(INTEGRITY)
     before = report(site.qm, "--since-start")
@@ -45,7 +40,7 @@ def test_the_report_and_the_metrics_count_what_was_signed_and_verified(site):
     after = report(site.qm, "--since-start")
     for operation in ("RSA-SIGN", "RSA-VERIFY"):
         assert jobs(after, operation) - jobs(before, operation) == MESSAGES
-    with urllib.request.urlopen(f"http://{metrics_address(site.qm)}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(site.qm.metrics_url, timeout=30) as answer:
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         text = answer.read().decode()
     for operation in ("RSA-SIGN", "RSA-VERIFY"):
@@ -70,9 +65,7 @@ def test_a_time_of_which_nothing_is_kept_is_refused(site):
 def test_the_metrics_say_when_certificates_and_revocation_lists_end(managers, authority):
     qm = managers("ending", options=["--metrics", "127.0.0.1:0"])
     def ends(name):
-        with urllib.request.urlopen(f"http://{metrics_address(qm)}/metrics", timeout=30) as answer:
-            lines = answer.read().decode().splitlines()
-        samples = [line.rsplit(" ", 1) for line in lines if line.startswith(name + "{")]
+        samples = [line.rsplit(" ", 1) for line in qm.metrics().splitlines() if line.startswith(name + "{")]
         return {labels.removeprefix(name): float(value) for labels, value in samples}
     certificates = lambda: ends("bulla_certificate_not_after_seconds")  # noqa: E731
     wait_until(lambda: any('where="tls/server.pem",use="tls"' in labels for labels in certificates()), "the listener's")
@@ -84,5 +77,5 @@ def test_the_metrics_say_when_certificates_and_revocation_lists_end(managers, au
 
 def test_nothing_else_than_the_metrics_is_served(site):
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"http://{metrics_address(site.qm)}/", timeout=30)
+        urllib.request.urlopen(site.qm.metrics_url.removesuffix("metrics"), timeout=30)
     assert refused.value.code == 404

@@ -4,7 +4,6 @@ end, and who begins messages and never ends them is closed."""
 import re
 import sys
 import threading
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -34,10 +33,7 @@ def qm(managers):
 
 
 def arriving(qm, name):
-    address = wait_until(lambda: re.search(r"metrics on (\S+)", "".join(qm.log)), "the metrics are announced")[1]
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
-        found = re.search(rf"^bulla_arriving_{name} (\S+)$", answer.read().decode(), re.MULTILINE)
-    return float(found[1])
+    return float(re.search(rf"^bulla_arriving_{name} (\S+)$", qm.metrics(), re.MULTILINE)[1])
 
 
 def begins_a_message(qm, size):

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import time
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -298,9 +297,7 @@ def test_the_report_the_table_and_the_metrics_say_the_same(site):
     assert table.startswith("COSTS OF QUEUE MANAGER costly   ")
     for name in [*roles, "process", "sum of the roles", "queue manager", "channel initiator"]:
         assert re.search(rf"^{name} +[0-9.]+ ", table, re.M), name
-    found = wait_until(lambda: re.search(r"metrics on (\S+)", "".join(site.qm.log)), "the metrics are announced")
-    with urllib.request.urlopen(f"http://{found[1]}/metrics", timeout=30) as answer:
-        text = answer.read().decode()
+    text = site.qm.metrics()
     counted = dict(re.findall(r'^bulla_cpu_seconds_total\{role="([^"]+)"\} (\S+)$', text, re.M))
     assert counted.keys() == roles.keys() | {"unattributed"}
     process = float(re.search(r"^process_cpu_seconds_total (\S+)$", text, re.M)[1])
@@ -317,9 +314,7 @@ def test_the_metrics_tell_puts_from_gets_and_what_lies_in_scratch_files(managers
         assert site.billing.get(queue).body
         for _ in range(40):
             site.nobody.put(backlog, Message(body=bytes(100_000), inferred=True, durable=False))
-        found = wait_until(lambda: re.search(r"metrics on (\S+)", "".join(qm.log)), "the metrics are announced")
-        with urllib.request.urlopen(f"http://{found[1]}/metrics", timeout=30) as answer:
-            text = answer.read().decode()
+        text = qm.metrics()
         answer = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY COSTSTATUS(*) ALL").stdout
         rows = {row["COSTSTATUS"]: row for row in shown_rows(answer)}
         sample = lambda name: float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)[1])

@@ -5,12 +5,10 @@ import json
 import re
 import ssl
 import subprocess
-import urllib.request
 
 import pytest
 
 from manager import BULLA, wait_until
-from test_activity_report import metrics_address
 from test_http import TEXT, Web, basic, error, path, port
 
 COOKIE = "LtpaToken2"
@@ -386,8 +384,7 @@ def test_an_administrator_sees_log_ins_and_ends_one_or_all_of_a_user(managers):
 
 
 def scraped(qm):
-    with urllib.request.urlopen(f"http://{metrics_address(qm)}/metrics", timeout=30) as answer:
-        lines = answer.read().decode().splitlines()
+    lines = qm.metrics().splitlines()
     return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import re
-import urllib.request
 
 import pytest
 from proton import Message
@@ -260,11 +259,8 @@ def key_events(site):
 
 
 def sample(site, name, labels=""):
-    address = re.findall(r"metrics on (\S+)", "".join(site.qm.log))[-1]
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
-        text = answer.read().decode()
     series = name + ("{" + labels + "}" if labels else "")
-    return float(re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)[1])
+    return float(re.search(rf"^{re.escape(series)} (\S+)$", site.qm.metrics(), re.MULTILINE)[1])
 
 
 def missing_keys(site):

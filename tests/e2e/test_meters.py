@@ -4,7 +4,6 @@
 import json
 import re
 import time
-import urllib.request
 
 import pytest
 from proton import Message
@@ -52,10 +51,7 @@ def row(report, what, name):
 
 
 def metrics(qm):
-    address = wait_until(lambda: re.search(r"metrics on (\S+)", "".join(qm.log)), "the metrics are announced")[1]
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
-        text = answer.read().decode()
-    return {name: float(value) for name, value in re.findall(r"^(\w+\{.*\}) (\S+)$", text, re.M)}
+    return {name: float(value) for name, value in re.findall(r"^(\w+\{.*\}) (\S+)$", qm.metrics(), re.M)}
 
 
 def exchange(site, queue, count=MESSAGES):

@@ -1,8 +1,5 @@
 """MAXHANDS, UNACKED and MSGRATE of a queue: what all its links may have together, whoever they are."""
 
-import re
-import urllib.request
-
 import pytest
 from proton import Message
 
@@ -24,9 +21,7 @@ def qm(managers):
 
 
 def metrics(qm):
-    address = wait_until(lambda: re.search(r"metrics on (\S+)", "".join(qm.log)), "the metrics are announced")[1]
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
-        lines = answer.read().decode().splitlines()
+    lines = qm.metrics().splitlines()
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import urllib.request
 
 import pytest
 
@@ -34,13 +33,6 @@ def requests(report, kind):
     return sum(task["requests"] for task in report["tasks"] if task["type"] == kind)
 
 
-def metrics(qm):
-    found = lambda: re.search(r"metrics on (\S+)", "".join(qm.log))
-    address = wait_until(found, "the metrics are announced")[1]
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
-        return answer.read().decode()
-
-
 def test_the_journal_runs_before_anything_is_written(managers):
     qm = managers(name="idle")
 
@@ -64,7 +56,7 @@ def test_a_sealed_put_is_one_request_of_an_adapter_and_one_job_of_a_device(site)
         assert requests(after, kind) - requests(before, kind) == MESSAGES, kind
     # Each put comes in a turn of its own, and is confirmed in one.
     assert requests(after, "DISPATCHER") - requests(before, "DISPATCHER") >= MESSAGES
-    text = metrics(site.qm)
+    text = site.qm.metrics()
     for kind in ("ADAPTER", "DEVICE"):
         counts = re.findall(rf'^bulla_task_requests_total{{type="{kind}",task="[^"]+"}} (\d+)$', text, re.M)
         assert sum(map(int, counts)) == requests(after, kind), kind

@@ -3,7 +3,6 @@ is lost, and none is taken for defective. The server is a stand-in by the publis
 
 import json
 import re
-import urllib.request
 
 import pytest
 
@@ -11,7 +10,6 @@ from manager import shown_rows, wait_until
 from pki import openssl
 from proton_driver import Refused
 from sites import clear, copy
-from test_activity_report import metrics_address
 from test_devices import meters
 from transit import POLICY, Server
 
@@ -228,9 +226,7 @@ def test_doctor_uses_the_key_as_a_message_does(qm):
 
 def refused_tokens(qm):
     """By device, as the metrics have them."""
-    with urllib.request.urlopen(f"http://{metrics_address(qm)}/metrics", timeout=30) as answer:
-        lines = answer.read().decode().splitlines()
-    found = (re.match(r'bulla_device_token_refused\{device="(.*)"\} (.*)', line) for line in lines)
+    found = (re.match(r'bulla_device_token_refused\{device="(.*)"\} (.*)', line) for line in qm.metrics().splitlines())
     return {match[1]: match[2] for match in found if match}
 
 
