@@ -34,6 +34,7 @@ def test_one_link_too_many_on_a_queue_is_refused_with_2017_whoever_asks(qm):
         assert reason_and_cause(lambda: one.sender("HANDS.ALIAS")) == (2017, "queue-links")
         assert qm.status("HANDS")["REFUSED"] == 4
         # Once, and not for each of the four.
+        qm.says("HANDS has 3 links")
         assert sum("HANDS has 3 links" in line for line in qm.log) == 1
         links[0].close()
         one.sender("HANDS").close()

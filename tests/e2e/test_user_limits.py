@@ -58,6 +58,7 @@ def test_one_connection_too_many_is_refused_with_2025_and_others_are_let_in(qm):
                 "CURNDSUB": 0,
             }
     # Once, and not for each of the three.
+    qm.says("user app1 has 2 connections")
     assert sum("user app1 has 2 connections" in line for line in qm.log) == 1
     wait_until(lambda: "does not exist" in qm.mqsc("DISPLAY LIMITSTATUS('app1')", code=None), "they are gone")
     qm.connect("app1").close()
