@@ -3,6 +3,7 @@ is lost, and none is taken for defective. The server is a stand-in by the publis
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,6 +15,9 @@ from test_devices import meters
 from transit import POLICY, Server
 
 SEALS = "SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN=orders,O=Transit') RECIP('CN=billing,O=Transit')"
+# All messages that are being sealed may hold so much, each twice its length.
+SEALING_BYTES_MAX = 512 << 20
+LARGE_BYTES = 16 << 20
 CONFIDENTIAL = "ENCALG(AES256) KEYREUSE(32) RECIP('CN=billing,O=Transit')"
 
 
@@ -255,6 +259,39 @@ def test_while_the_server_is_sealed_messages_wait_and_other_keys_go_on(qm, serve
         orders.put("SEALED", clear(b"after"))
         assert bytes(billing.get("SEALED").body) == b"after"
     assert qm.depth("SYSTEM.PROTECTION.ERROR.QUEUE") == 0
+
+
+def test_a_user_whose_messages_wait_for_their_key_keeps_no_other_out(qm, server):
+    """They hold all memory for sealing meanwhile: one more of them is refused, and another user's is sealed."""
+    for queue in ("SEALED", "SIGNED"):
+        qm.mqsc(f"ALTER QLOCAL({queue}) MAXMSGL({2 * LARGE_BYTES})")
+    body = bytes(LARGE_BYTES)
+
+    def puts_one(_):
+        with qm.connect("orders", timeout=90) as orders:
+            with pytest.raises(Refused) as refused:
+                orders.put("SEALED", clear(body))
+        return refused.value.reason, "for sealing are taken" in str(refused.value)
+
+    count = SEALING_BYTES_MAX // (2 * LARGE_BYTES) + 1
+    server.seal()
+    try:
+        with ThreadPoolExecutor(count) as pool, qm.connect("clear") as other, qm.connect("billing") as billing:
+            flood = [pool.submit(puts_one, number) for number in range(count)]
+            wait_until(lambda: any(put.done() for put in flood), "one is refused")
+            waiting = sum(not put.done() for put in flood)
+            # Larger than what is left of the memory that the first user may have.
+            other.put("SIGNED", clear(body))
+            assert len(bytes(billing.get("SIGNED").body)) == LARGE_BYTES
+            assert sum(not put.done() for put in flood) == waiting
+            reasons = [put.result() for put in flood]
+        assert sorted(reasons) == [(2063, False)] * waiting + [(2071, True)] * (count - waiting)
+    finally:
+        server.unseal()
+    wait_until(lambda: runs(qm), "the server answers again", 60)
+    with qm.connect("orders") as orders, qm.connect("billing") as billing:
+        orders.put("SEALED", clear(b"after"))
+        assert bytes(billing.get("SEALED").body) == b"after"
 
 
 def test_a_token_that_ends_is_replaced_while_messages_flow_and_is_nowhere_shown(qm, server):
