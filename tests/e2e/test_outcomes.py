@@ -252,6 +252,18 @@ def test_a_revoked_recipient_is_not_sealed_for(site):
     assert (refused.reason, refused.cause) == (2063, "certificate-revoked")
 
 
+def test_a_certificate_that_came_just_before_a_policy_is_known_to_the_next_message(site):
+    """It is not waited for the second after which a ring's files are looked at again."""
+    queue = site.queue(PRIVACY)
+    site.orders.put(queue, clear())
+    late = site.people.authority.issue("late", "p256")
+    for user in ("orders", "billing"):
+        site.people.rings[user].people(late)
+    assert "no key ring holds" not in site.set_policy(queue, PRIVACY + f" RECIP('{late.dn}')")
+    site.orders.put(queue, clear())
+    assert len(site.billing.get_all(queue)) == 2
+
+
 def test_a_stale_crl_fails_closed_and_the_message_stays(site):
     queue = site.queue(INTEGRITY)
     site.orders.put(queue, clear())

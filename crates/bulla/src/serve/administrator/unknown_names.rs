@@ -35,6 +35,8 @@ pub(super) fn unknown_names(manager: &Manager, changes: &[Change]) -> Vec<String
     if policies.is_empty() {
         return Vec::new();
     }
+    // The command before it may have brought a certificate, and the next message needs it.
+    manager.sealing.rings.look_again();
     let known = known_names(manager);
     let mut warnings: Vec<String> = (policies.iter())
         .flat_map(|policy| policy.recipients.iter().chain(&policy.signers))
