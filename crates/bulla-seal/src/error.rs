@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use bulla_device::{DeviceError, Digest, RandomError};
+use bulla_device::{DeviceError, Digest, MlDsa, RandomError};
 
 use crate::certificate::{CertificateError, KeyKind};
 use crate::dn::Dn;
@@ -117,7 +117,8 @@ impl fmt::Display for SealError {
             SealError::Certificate(error) => error.fmt(out),
             SealError::RecipientKey { dn, why } => write!(out, "recipient dn=\"{dn}\": {why}"),
             SealError::SignatureDoesNotFit { kind: KeyKind::MlDsa(set), digest, .. } => {
-                write!(out, "SIGNALG({digest}) is weaker than a signature with {set}; it takes SHA512")
+                let takes = if *set == MlDsa::MlDsa65 { "SHA384 or SHA512" } else { "SHA512" };
+                write!(out, "SIGNALG({digest}) is weaker than a signature with {set}; it takes {takes}")
             }
             SealError::SignatureDoesNotFit { bits, .. } => {
                 write!(out, "SIGNPAD(PSS) with this SIGNALG does not fit into an RSA key of {bits} bits")

@@ -43,7 +43,7 @@ pub use open::{
 pub use policy::{Policy, PolicyError};
 pub use seal::{
     CONTENT_KEY_AGE_MAX, CONTENT_KEY_BYTES_MAX, CONTENT_KEY_MESSAGES_MAX, POOLED_CONTENT_KEYS_MAX, Sealer,
-    recipient_of, weakest_recipient,
+    recipient_of, signer_of, weakest_recipient,
 };
 pub use sealed_with::{SealedWith, sealed_with};
 pub use step::{Continuation, Step, WithProof, drive};

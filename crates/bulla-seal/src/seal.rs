@@ -417,6 +417,10 @@ pub fn recipient_of<'a>(
     let is_classical = |kind: KeyKind| !kind.is_post_quantum();
     let is_either = |kind| is_ml_kem(kind) || is_classical(kind);
     let fits = takes_ml_kem(policy);
+    let signs_alone = || {
+        let found = of_kind(&|kind| matches!(kind, KeyKind::MlDsa(_)));
+        found.is_err_and(|error| !matches!(error, CertificateError::Unknown { .. }))
+    };
     let found = match policy.pqc {
         Pqc::None => of_kind(&is_classical),
         Pqc::Required => of_kind(&is_ml_kem),
@@ -432,8 +436,31 @@ pub fn recipient_of<'a>(
             };
             SealError::RecipientKey { dn: dn.clone(), why }
         }
+        // Nor is one unknown who has a key that signs, and none to encrypt for.
+        (CertificateError::Unknown { .. }, pqc) if signs_alone() => {
+            let why = match pqc {
+                Pqc::Required => "PQC(REQUIRED) needs an ML-KEM key beside the ML-DSA key, which signs alone",
+                _ => "an ML-DSA key signs alone: it takes another key beside it",
+            };
+            SealError::RecipientKey { dn: dn.clone(), why }
+        }
         _ => error.into(),
     })
+}
+
+/// The certificate by which the owner of a ring signs under a policy in that name.
+///
+/// # Errors
+/// As [`Sealer::new`] has them; [`CertificateError::NoOwnKey`] where the ring has no key of that name.
+pub fn signer_of<'a>(policy: &Policy, ring: &'a Ring, dn: &Dn, now: SystemTime) -> Result<&'a Certificate, SealError> {
+    let absent = || CertificateError::NoOwnKey { user: ring.user().to_owned() };
+    let digest = policy.sign.ok_or(SealError::NothingToSeal)?;
+    if !ring.own().iter().any(|own| own.certificate.dn() == dn) {
+        return Err(absent().into());
+    }
+    let alone = Policy { signers: vec![dn.clone()], ..policy.clone() };
+    let certificate = &Signer::choose(ring, &alone, digest, now)?.certificate;
+    if certificate.dn() == dn { Ok(certificate) } else { Err(absent().into()) }
 }
 
 /// What a recipient's certificate must be good for.

@@ -74,8 +74,11 @@ impl Signer {
         }
         match newest(&allowed) {
             Ok(own) => Ok(own),
-            // A key there is, but none that fits: say so.
-            Err(error) => match ring.signing(policy.revocation, now) {
+            // A key there is, but none that fits: say so, and of one that PQC allows first.
+            Err(error) => match ring
+                .signing_where(policy.revocation, now, |own| policy.pqc.allows(own.certificate.key_kind()))
+                .or_else(|_| ring.signing(policy.revocation, now))
+            {
                 Ok(own) if !policy.pqc.allows(own.certificate.key_kind()) => {
                     Err(SealError::SignerOfOtherKind { dn: own.certificate.dn().clone(), pqc: policy.pqc })
                 }

@@ -192,7 +192,7 @@ fn no_weaker_digest_or_cipher_stands_beside_them() {
         |policy: Policy| Sealer::new(Arc::new(policy), Arc::clone(&ring), None, now()).unwrap_err().to_string();
     assert_eq!(
         refused(allowed(Some(Digest::Sha256), None, &alice, &[])),
-        "SIGNALG(SHA256) is weaker than a signature with ML-DSA-65; it takes SHA512"
+        "SIGNALG(SHA256) is weaker than a signature with ML-DSA-65; it takes SHA384 or SHA512"
     );
     seal(&Arc::new(allowed(Some(Digest::Sha384), None, &alice, &[])), &ring);
     let aes128 = allowed(None, Some(ContentCipher::Aes128Gcm), &alice, &[&bob]);
@@ -216,13 +216,20 @@ fn what_does_not_fit_is_told_of_and_where_another_key_does_that_one_is_taken() {
     };
     assert_eq!(
         refused(allowed(Some(Digest::Sha256), None, &signs, &[]), &ring),
-        "SIGNALG(SHA256) is weaker than a signature with ML-DSA-65; it takes SHA512"
+        "SIGNALG(SHA256) is weaker than a signature with ML-DSA-65; it takes SHA384 or SHA512"
     );
     let other = world.ring("bob", &[&rsa, &kem], &[]);
     let required = Policy { pqc: Pqc::Required, ..allowed(SHA512, None, &rsa, &[]) };
     assert_eq!(
         refused(required, &other),
         "no key of dn=\"CN=bob,O=Bulla\" signs under PQC(REQUIRED): it takes an ML-DSA key"
+    );
+    // With an RSA key beside it is the ML-DSA key that counts, and it is there.
+    let twice = world.ring("bob", &[&world.person("bob", ML_DSA), &rsa], &[]);
+    let required = Policy { pqc: Pqc::Required, ..allowed(Some(Digest::Sha256), None, &rsa, &[]) };
+    assert_eq!(
+        refused(required, &twice),
+        "SIGNALG(SHA256) is weaker than a signature with ML-DSA-65; it takes SHA384 or SHA512"
     );
     // RSA-OAEP and AES-128 are not ML-KEM's, and bob has an RSA key, too.
     let oaep = Policy { key_transport: KeyTransport::Oaep, ..allowed(SHA512, GCM, &signs, &[&rsa]) };
@@ -239,7 +246,19 @@ fn what_does_not_fit_is_told_of_and_where_another_key_does_that_one_is_taken() {
     let old = world.person("carl", RSA);
     let sender = world.ring("dora", &[&world.person("dora", ML_DSA)], &[&signer, &old]);
     let required = Policy { pqc: Pqc::Required, ..allowed(None, GCM, &signer, &[&signer]) };
-    assert_eq!(refused(required, &sender), "recipient dn=\"CN=carl,O=Bulla\": PQC(REQUIRED) needs an ML-KEM key");
+    assert_eq!(
+        refused(required.clone(), &sender),
+        "recipient dn=\"CN=carl,O=Bulla\": PQC(REQUIRED) needs an ML-KEM key"
+    );
+    let without = world.ring("emma", &[], &[&signer]);
+    assert_eq!(
+        refused(required.clone(), &without),
+        "recipient dn=\"CN=carl,O=Bulla\": PQC(REQUIRED) needs an ML-KEM key beside the ML-DSA key, which signs alone"
+    );
+    assert_eq!(
+        refused(Policy { pqc: Pqc::Allowed, ..required }, &without),
+        "recipient dn=\"CN=carl,O=Bulla\": an ML-DSA key signs alone: it takes another key beside it"
+    );
 }
 
 #[test]

@@ -426,19 +426,23 @@ pub(crate) fn lacks(own: &Own, policy: Option<&Policy>) -> Option<&'static str> 
 
 /// What the rings have of the policy's names.
 fn names(policy: &Policy, parties: &[Party], now: SystemTime) -> Vec<NameFinding> {
-    let asked = policy.revocation;
     let recipients = policy
         .recipients
         .iter()
         .map(|dn| name(false, dn, parties, |ring| bulla_seal::recipient_of(policy, ring, dn, now), now));
     let signers = policy.signers.iter().map(|dn| {
+        // Where no key fits, the newest that might sign by what the policy says of kinds.
+        let might = |own: &Own| {
+            let kind = own.certificate.key_kind();
+            own.certificate.dn() == dn && policy.pqc.allows(kind) && !matches!(kind, KeyKind::MlKem(_))
+        };
         name(
             true,
             dn,
             parties,
-            |ring| {
-                let fits = |own: &Own| own.certificate.dn() == dn && policy.pqc.allows(own.certificate.key_kind());
-                Ok(&ring.signing_where(asked, now, fits)?.certificate)
+            |ring| match bulla_seal::signer_of(policy, ring, dn, now) {
+                Ok(certificate) => Ok(certificate),
+                Err(_) => Ok(&ring.signing_where(policy.revocation, now, might)?.certificate),
             },
             now,
         )
