@@ -113,19 +113,24 @@ fn names(doctor: &mut Doctor<'_>, view: &View<'_>) {
                 let details = format!("{}, until {}, in the rings of {}", used.key, used.not_after, whose.join(", "));
                 doctor.found.well(check, keyword, details);
             }
-            None => missing(doctor, check, keyword, name),
+            None => missing(doctor, check, keyword, (name, new_kind(&view.findings.policy, name.signs))),
         }
     }
 }
 
 /// No ring here has a good certificate of a name. One that is no good is not a missing one.
-fn missing(doctor: &mut Doctor<'_>, check: &'static Check, keyword: String, name: &NameFinding) {
+fn missing(
+    doctor: &mut Doctor<'_>,
+    check: &'static Check,
+    keyword: String,
+    (name, kind): (&NameFinding, Option<&str>),
+) {
     const ABSENT: &str = "unknown-dn";
     let bad = name.missing.iter().find(|(_, why)| why.cause != ABSENT).or_else(|| name.missing.first());
     let owner = owner(doctor.manager, &name.dn);
     match bad {
         Some((user, why)) => {
-            let mend = mend::certificate(doctor.manager, user, owner.as_deref(), &name.dn, &why.cause);
+            let mend = mend::certificate(doctor.manager, user, owner.as_deref(), (&name.dn, kind), &why.cause);
             doctor.ill(check, Condition::Broken, keyword, (why.cause.clone(), why.details.clone()), mend);
         }
         None => {
@@ -136,6 +141,11 @@ fn missing(doctor: &mut Doctor<'_>, check: &'static Check, keyword: String, name
             doctor.ill(check, condition, keyword, (ABSENT, details), mend);
         }
     }
+}
+
+/// The kind of key that a new one has to be, to sign or to be written to; none where the policy takes several.
+fn new_kind(policy: &Policy, signs: bool) -> Option<&'static str> {
+    (policy.pqc == Pqc::Required).then_some(if signs { ML_DSA } else { ML_KEM })
 }
 
 /// Whose ring has a private key of that name.
@@ -207,7 +217,8 @@ fn not_sealed(doctor: &Doctor<'_>, view: &View<'_>, user: &str, why: &Why) -> (&
             let from = name.found.as_ref().and_then(|(_, whose)| whose.first());
             let shared = from.and_then(|from| shared(manager, from, user, &name.dn));
             let owner = owner(manager, &name.dn);
-            let mended = || mend::certificate(manager, user, owner.as_deref(), &name.dn, &why.cause);
+            let wanted = (name.dn.as_str(), new_kind(policy, name.signs));
+            let mended = || mend::certificate(manager, user, owner.as_deref(), wanted, &why.cause);
             (&RECIPIENT, shared.filter(|_| why.cause == "unknown-dn").unwrap_or_else(mended))
         }
         ("signer-not-authorised", _) => match own(user) {
@@ -226,7 +237,7 @@ fn not_sealed(doctor: &Doctor<'_>, view: &View<'_>, user: &str, why: &Why) -> (&
         ("policy", _) => (&POLICY, vec![mend::mqsc(format!("CHECK POLICY({})", mend::quoted(&policy.name)))]),
         (cause, _) => {
             let dn = own(user).unwrap_or_else(|| format!("CN={user}"));
-            (&SIGNER, mend::certificate(manager, user, Some(user), &dn, cause))
+            (&SIGNER, mend::certificate(manager, user, Some(user), (&dn, new_kind(policy, true)), cause))
         }
     }
 }
@@ -267,7 +278,7 @@ fn not_opened(doctor: &Doctor<'_>, view: &View<'_>, user: &str, why: &Why) -> (&
             (&RECIPIENT, mend)
         }
         "policy" => (&POLICY, vec![mend::import(user, "person")]),
-        cause => (&SIGNER, mend::certificate(manager, user, None, "", cause)),
+        cause => (&SIGNER, mend::certificate(manager, user, None, ("", new_kind(policy, false)), cause)),
     }
 }
 
@@ -375,7 +386,7 @@ fn lying(doctor: &mut Doctor<'_>, view: &View<'_>) {
             Fate::Stays(why) => {
                 let details = format!("{count} can't be opened now, the first is number {first}: {}", why.details);
                 let user = found.user.as_deref().unwrap_or_default();
-                let mend = mend::certificate(doctor.manager, user, None, "", &why.cause);
+                let mend = mend::certificate(doctor.manager, user, None, ("", None), &why.cause);
                 doctor.ill(&MESSAGES, Condition::Broken, whose, (why.cause.clone(), details), mend);
             }
             Fate::NotMine if found.user.as_deref().is_some_and(|user| view.is_asked(user)) => {

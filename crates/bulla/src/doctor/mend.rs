@@ -68,20 +68,30 @@ pub(super) fn copied_ring(data: &Path, user: &str) -> String {
 }
 
 /// What mends a certificate that is no good in the ring of `user`, by the cause that a refusal has. `owner` has its
-/// private key, where a ring here has it.
-pub(super) fn certificate(manager: &Manager, user: &str, owner: Option<&str>, dn: &str, cause: &str) -> Vec<String> {
+/// private key, where a ring here has it; `kind` is the kind of key that a new one has to be, where there is but one.
+pub(super) fn certificate(
+    manager: &Manager,
+    user: &str,
+    owner: Option<&str>,
+    (dn, kind): (&str, Option<&str>),
+    cause: &str,
+) -> Vec<String> {
+    let new_key = |user: &str, dn: &str| {
+        let kind = kind.map(|kind| format!(" --key {kind}")).unwrap_or_default();
+        format!("{}{kind}", new_key(&manager.data, user, dn))
+    };
     match cause {
         "unknown-dn" => vec![import(user, "person")],
-        "no-key" => vec![new_key(&manager.data, user, &format!("CN={user}"))],
+        "no-key" => vec![new_key(user, &format!("CN={user}"))],
         "crl-stale" | "crl-missing" => fresh_list(&manager.data, user),
         "certificate-not-yet-valid" => vec!["date -u".to_owned()],
         "untrusted" => vec![import(user, "trust")],
         "key-unavailable" => vec![mqsc("DISPLAY DEVSTATUS(*)")],
         _ => match owner {
             Some(owner) if owner != user => {
-                vec![format!("{} --share {}", new_key(&manager.data, owner, dn), shell(user))]
+                vec![format!("{} --share {}", new_key(owner, dn), shell(user))]
             }
-            Some(owner) => vec![new_key(&manager.data, owner, dn)],
+            Some(owner) => vec![new_key(owner, dn)],
             None => vec![import(user, "person")],
         },
     }
