@@ -409,7 +409,7 @@ pub fn system(profile: &Profile, configuration: &Configuration, workload: Worklo
         if !any_device {
             let (operation, key) = (operation.as_str(), &class.key);
             return Err(Error::Usage(format!(
-                "profile {} does not say what {operation} takes with {key}",
+                "profile {} does not say what {operation} takes with {key}; `bulla plan calibrate` measures it",
                 profile.name
             )));
         }

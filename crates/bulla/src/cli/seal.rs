@@ -119,7 +119,12 @@ fn inspect(file: &Path, json: bool, root: Option<&Path>) -> Result<(), CliError>
     let inspection = bulla_seal::inspect(&bytes)
         .map_err(|error| CliError::failed(format!("{}: {}: {error}", file.display(), error.cause())))?;
     if let Some(path) = root {
-        let none = || CliError::failed(format!("{}: the message has a signature of its own, or none", file.display()));
+        let why = if inspection.recipients.is_empty() {
+            "the message has a signature of its own, or none"
+        } else {
+            "what is signed is inside the envelope: open that first, with `openssl cms -decrypt`"
+        };
+        let none = || CliError::failed(format!("{}: {why}", file.display()));
         let signed = bulla_seal::batch_root(&bytes).ok_or_else(none)?;
         std::fs::write(path, signed).map_err(|error| CliError::file(path, error))?;
     }
