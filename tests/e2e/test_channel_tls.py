@@ -137,6 +137,17 @@ def test_a_channel_agrees_on_ml_kem_and_one_that_requires_it_runs_with_nothing_e
     wait_for_status(near, CHANNEL, "RUNNING")
 
 
+def test_groups_that_can_do_nothing_are_warned_of(pair):
+    near, _ = pair
+    alters = lambda attributes: near.mqsc(f"ALTER CHANNEL(UNUSED) CHLTYPE(RCVR) {attributes}")  # noqa: E731
+    said = near.mqsc("DEFINE CHANNEL(UNUSED) CHLTYPE(RCVR) SSLGROUPS('X25519MLKEM768')")
+    assert "channel UNUSED runs without TLS, whatever SSLGROUPS says" in said
+    assert "channel UNUSED can't connect" in alters("SSLCIPH(ECDHE_RSA_AES_256_GCM_SHA384)")
+    for attributes in ("SSLGROUPS('X25519MLKEM768,x25519')", "SSLCIPH(TLS_AES_256_GCM_SHA384) SSLGROUPS('X25519MLKEM768')"):
+        assert "UNUSED runs" not in alters(attributes) and "UNUSED can't" not in alters(attributes)
+    near.mqsc("DELETE CHANNEL(UNUSED)")
+
+
 def test_the_queue_manager_says_by_which_groups_clients_come(pair):
     """The client's library is the machine's: it may be of before ML-KEM."""
     _, far = pair

@@ -80,8 +80,12 @@ impl<'h> Site<'h> {
             devices: configuration.devices.parse().map_err(Error::Usage)?,
             dispatchers: configuration.dispatchers,
             adapters: configuration.adapters,
-            curves: configuration.key.starts_with('p'),
+            curves: configuration.key.split(BOTH).any(|key| key.starts_with('p')),
         };
+        if setup.devices.modelled && configuration.key.split(BOTH).any(is_post_quantum) {
+            let why = format!("cards that are modelled as the published ones do nothing with {}", configuration.key);
+            return Err(Error::Device(why));
+        }
         // Only then does it matter which keys there are.
         let setup = Setup { curves: setup.curves && setup.devices.modelled && setup.devices.accelerators > 0, ..setup };
         let at = match self.managers.iter().position(|(known, _)| *known == setup) {
@@ -196,6 +200,11 @@ pub fn keys(key: &str) -> Vec<(String, Option<&'static str>)> {
     }
     let counterpart = key.parse().ok().and_then(KeySpec::counterpart).map(|other| other.to_string());
     [Some(key.to_owned()), counterpart].into_iter().flatten().map(|key| (key, None)).collect()
+}
+
+/// Whether a key of that name is ML-DSA's or ML-KEM's.
+fn is_post_quantum(key: &str) -> bool {
+    matches!(key.parse(), Ok(KeySpec::MlDsa(_) | KeySpec::MlKem(_)))
 }
 
 /// A user's name in certificates.

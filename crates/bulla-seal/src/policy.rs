@@ -216,6 +216,7 @@ impl Policy {
     /// Beside ML-KEM, AES-128 would be what is broken first (RFC 9936, section 2.2.2 and CNSA 2.0 ask for AES-256).
     fn check_pqc(&self) -> Result<(), PolicyError> {
         match self.encrypt {
+            None if self.pqc == Pqc::Required && self.sign.is_none() => Err(PolicyError::PqcWithoutProtection),
             Some(cipher) if self.pqc == Pqc::Required && cipher.key_len() < 32 => {
                 Err(PolicyError::PqcCipher { cipher })
             }
@@ -576,6 +577,8 @@ pub enum PolicyError {
     SignBatchWithoutSignature,
     /// SIGNBATCH above 1 with a CBC cipher.
     SignBatchWithCbc,
+    /// PQC(REQUIRED) without SIGNALG and ENCALG: messages would pass in clear.
+    PqcWithoutProtection,
     /// PQC(REQUIRED) with KEYWRAP(OAEP), which is RSA's.
     PqcKeyWrap,
     /// PQC(REQUIRED) with AES-128.
@@ -664,6 +667,9 @@ impl fmt::Display for PolicyError {
                 "SIGNBATCH above 1 is for AES128 and AES256: with a CBC cipher each message needs a signature of its \
                  own",
             ),
+            PolicyError::PqcWithoutProtection => {
+                out.write_str("PQC(REQUIRED) needs SIGNALG or ENCALG: without them messages pass in clear")
+            }
             PolicyError::PqcKeyWrap => {
                 out.write_str("PQC(REQUIRED) has no RSA recipients, which is all that KEYWRAP(OAEP) takes")
             }

@@ -241,6 +241,9 @@ fn what_does_not_fit_is_told_of_and_where_another_key_does_that_one_is_taken() {
         open(&policy, &other, der).unwrap();
     }
     assert_eq!(Policy { pqc: Pqc::Required, ..oaep }.check(), Err(PolicyError::PqcKeyWrap));
+    let neither = Policy { pqc: Pqc::Required, ..allowed(None, None, &signs, &[]) };
+    assert_eq!(neither.check(), Err(PolicyError::PqcWithoutProtection));
+    assert_eq!(Policy { pqc: Pqc::Allowed, ..neither }.check(), Ok(()));
     // Who has a key to sign alone is not written to.
     let signer = world.person("carl", ML_DSA);
     let old = world.person("carl", RSA);

@@ -5,6 +5,7 @@ mod hold;
 mod reseal;
 mod snapshots;
 mod unknown_names;
+mod unused_groups;
 
 use super::ping;
 use super::pools::Threads;
@@ -48,6 +49,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 use unknown_names::unknown_names;
+use unused_groups::unused_groups;
 
 /// One request's hold on the queue manager.
 pub(super) struct Administrator<'a> {
@@ -489,6 +491,7 @@ impl Administered for Administrator<'_> {
         self.manager.ring_all();
         // Rings are read, and unlocked, while others go on.
         warnings.extend(self.apart(|manager| unknown_names(manager, &changes)));
+        warnings.extend(unused_groups(&changes));
         Ok(Applied { warnings })
     }
 
