@@ -294,6 +294,32 @@ def test_a_user_whose_messages_wait_for_their_key_keeps_no_other_out(qm, server)
         assert bytes(billing.get("SEALED").body) == b"after"
 
 
+def test_messages_of_links_that_have_ended_hold_their_memory_until_they_are_done_with(qm, server):
+    """A link that has messages settled by their sender is not gone when it ends: its others wait for the key, too."""
+    qm.mqsc(f"ALTER QLOCAL(SEALED) MAXMSGL({2 * LARGE_BYTES})")
+    large = clear(bytes(LARGE_BYTES))
+    server.seal()
+    try:
+        with qm.connect("orders", timeout=90) as orders:
+            for _ in range(2):
+                sender = orders.sender("SEALED")
+                orders.connection.wait(lambda: sender.link.credit > 0, msg="credit")
+                sender.link.send(clear(b"settled")).settle()
+                for _ in range(SEALING_BYTES_MAX // (4 * LARGE_BYTES)):
+                    sender.link.send(large)
+                sender.close()
+            with pytest.raises(Refused) as refused:
+                orders.put("SEALED", large)
+            assert refused.value.reason == 2071, str(refused.value)
+    finally:
+        server.unseal()
+    wait_until(lambda: runs(qm), "the server answers again", 60)
+    with qm.connect("orders") as orders, qm.connect("billing") as billing:
+        assert [bytes(billing.get("SEALED").body) for _ in range(2)] == [b"settled"] * 2
+        orders.put("SEALED", large)
+        assert len(bytes(billing.get("SEALED").body)) == LARGE_BYTES
+
+
 def test_a_token_that_ends_is_replaced_while_messages_flow_and_is_nowhere_shown(qm, server):
     old = server.token
     server.token = server.new_token()

@@ -241,6 +241,7 @@ struct New {
     tally: Tally,
     /// What it takes of its user's share.
     keys: KeyWork,
+    held: Option<Held>,
 }
 
 /// A task that was started.
@@ -271,6 +272,8 @@ struct Task {
     /// When its job was handed over, and how long earlier ones took.
     placed_at: Instant,
     wait: DeviceWait,
+    /// Given back when it is done.
+    held: Option<Held>,
 }
 
 /// How a task goes on when its job is done, and how it is started again.
@@ -302,10 +305,12 @@ impl Adapters {
         self.memory.hold(asker, bytes)
     }
 
-    /// Hands a task over, whose steps count in `tally`. Once `who` has left nothing is done for it any more.
-    pub fn submit(&self, asker: Asker, who: &bulla_device::Asker, work: Work, tally: Tally) {
+    /// Hands a task over, whose steps count in `tally`. Once `who` has left nothing is done for it any more. `held` is
+    /// the memory of what the task alone keeps.
+    pub fn submit(&self, asker: Asker, who: &bulla_device::Asker, work: Work, tally: Tally, held: Option<Held>) {
+        let keys = KeyWork::default();
         let mut inbox = self.lock();
-        inbox.tasks.push(who.number(), New { asker, who: who.clone(), work, tally, keys: KeyWork::default() });
+        inbox.tasks.push(who.number(), New { asker, who: who.clone(), work, tally, keys, held });
         self.wake(inbox);
     }
 

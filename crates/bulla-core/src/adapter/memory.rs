@@ -24,9 +24,13 @@ struct Holders {
     each: HashMap<u64, usize>,
 }
 
-/// Memory that a message holds against `SEALING_BYTES_MAX`, from its arrival until it is put or sent.
+/// Memory that a message holds against `SEALING_BYTES_MAX`, from its arrival until it is put or sent; and until the
+/// adapters are done with it, where they keep its bytes: its link may end before.
+#[derive(Clone, Debug)]
+pub struct Held(#[expect(dead_code, reason = "kept to be counted")] Arc<Holding>);
+
 #[derive(Debug)]
-pub struct Held {
+struct Holding {
     memory: Arc<Memory>,
     asker: u64,
     bytes: usize,
@@ -52,7 +56,7 @@ impl Memory {
         }
         holders.total = held.saturating_add(bytes);
         *holders.each.entry(asker).or_default() += bytes;
-        Ok(Held { memory: self.clone(), asker, bytes })
+        Ok(Held(Arc::new(Holding { memory: self.clone(), asker, bytes })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Holders> {
@@ -60,7 +64,7 @@ impl Memory {
     }
 }
 
-impl Drop for Held {
+impl Drop for Holding {
     fn drop(&mut self) {
         let mut holders = self.memory.lock();
         holders.total = holders.total.saturating_sub(self.bytes);

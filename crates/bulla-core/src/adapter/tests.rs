@@ -198,7 +198,7 @@ impl Pool {
     fn open(&self, slot: u64, who: &bulla_device::Asker, message: &Message) {
         let asker = Asker { dispatcher: 0, peer: 0, generation: 0, link: self.link, slot };
         let tally = Tally::new();
-        self.adapters.submit(asker, who, Work::Open(message.opening(&tally)), tally);
+        self.adapters.submit(asker, who, Work::Open(message.opening(&tally)), tally, None);
     }
 
     /// As a dispatcher does: it has looked at the message itself, and found that it needs a device.
@@ -271,13 +271,23 @@ impl Pool {
 }
 
 fn seal(adapters: &Adapters, slot: u64, who: &bulla_device::Asker, sealer: &Arc<Mutex<Sealer>>, at: SystemTime) {
+    seal_holding(adapters, slot, who, (sealer, at), None);
+}
+
+fn seal_holding(
+    adapters: &Adapters,
+    slot: u64,
+    who: &bulla_device::Asker,
+    (sealer, at): (&Arc<Mutex<Sealer>>, SystemTime),
+    held: Option<Held>,
+) {
     let asker = Asker { dispatcher: 0, peer: 0, generation: 0, link: link(), slot };
     let tally = Tally::new();
     let (sealer, counted) = (sealer.clone(), tally.clone());
     let may_sign = MaySign::Together(sealer.lock().unwrap().policy().clone());
     let content = Content { packing: Packing::Data, content_type: None, bytes: payload(slot as usize) };
     let start = move || sealer.lock().unwrap().seal_counting(content, &bound(), at, &mut SystemRandom, &counted);
-    adapters.submit(asker, who, Work::Seal(Box::new(start), may_sign), tally);
+    adapters.submit(asker, who, Work::Seal(Box::new(start), may_sign), tally, held);
 }
 
 impl Drop for Pool {
@@ -301,7 +311,7 @@ struct Begun {
 
 impl Begun {
     fn submit(self, pool: &Pool) {
-        pool.adapters.submit(self.asker, &self.who, self.work, self.tally);
+        pool.adapters.submit(self.asker, &self.who, self.work, self.tally, None);
     }
 }
 
@@ -645,7 +655,7 @@ fn new_task(world: &mut impl FnMut() -> Message, user: &str) -> (u64, New) {
     let asker = Asker { dispatcher: 0, peer: 0, generation: 0, link: link(), slot: 0 };
     let tally = Tally::new();
     let work = Work::Open(world().opening(&tally));
-    (number, New { asker, who: bulla_device::Asker::new(number), work, tally, keys: KeyWork::default() })
+    (number, New { asker, who: bulla_device::Asker::new(number), work, tally, keys: KeyWork::default(), held: None })
 }
 
 #[test]
@@ -974,6 +984,28 @@ fn who_leaves_takes_no_other_with_it_out_of_a_batch() {
     // Nothing of it is left behind.
     pool.all_begun();
     assert!(pool.adapters.away().tasks.is_empty() && pool.adapters.lock().under_way.is_empty());
+}
+
+/// Else a user whose key is away holds any amount of it, by links that end as soon as their messages have come.
+#[test]
+fn the_memory_of_a_message_whose_link_has_ended_is_held_until_its_signature_is_made() {
+    let user = Signing::new(2);
+    let (mut pool, told, let_go) = held([]);
+    let (leaves, all) = (bulla_device::Asker::new(7), 2 * SEALING_BYTES_MAX);
+    for slot in 0..3 {
+        let held = pool.adapters.hold(7, 1_000).unwrap();
+        seal_holding(&pool.adapters, slot, &leaves, (&user.sealers[0], user.now), Some(held));
+        if slot == 0 {
+            told.recv_timeout(PATIENCE).unwrap();
+        }
+    }
+    pool.all_begun();
+    leaves.leave();
+    assert!(pool.adapters.hold(8, all).is_err(), "three messages are there");
+    let_go.send(()).unwrap();
+    pool.sealed(3);
+    pool.all_begun();
+    assert!(pool.adapters.hold(8, all).is_ok());
 }
 
 #[test]

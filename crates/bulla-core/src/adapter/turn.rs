@@ -1,8 +1,8 @@
 //! One adapter's turn: tasks begin, go on with the answers of devices, and hand over jobs.
 
 use super::{
-    Adapters, Again, Aside, Asker, Away, Finished, HOLD_MAX, HOLD_SIGNATURES, KEY_SERVICE_WAIT, New, Outcome, Progress,
-    SHARED_MIN, SLICE, TASKS_PER_TURN, Taken, Task, Work, question,
+    Adapters, Again, Aside, Asker, Away, Finished, HOLD_MAX, HOLD_SIGNATURES, Held, KEY_SERVICE_WAIT, New, Outcome,
+    Progress, SHARED_MIN, SLICE, TASKS_PER_TURN, Taken, Task, Work, question,
 };
 use crate::accounting::Cost;
 use crate::catalog::status::DeviceWait;
@@ -63,7 +63,7 @@ impl<'a> Turn<'a> {
         self.go_on(taken.answers, 0);
         self.due.extend(taken.due);
         let deadline = Instant::now() + KEY_SERVICE_WAIT;
-        for New { asker, who, work, tally, keys } in taken.tasks {
+        for New { asker, who, work, tally, keys, held } in taken.tasks {
             if who.is_gone() {
                 self.done.push((who.number(), keys));
                 continue;
@@ -80,7 +80,7 @@ impl<'a> Turn<'a> {
             let (devices, wait) = (Vec::new(), DeviceWait::default());
             let (checking, looked_again) = (false, false);
             self.advance(
-                Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait },
+                Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait, held },
                 stage,
             );
         }
@@ -293,7 +293,7 @@ impl<'a> Turn<'a> {
     /// Between its look for the content key and now, that was unwrapped for another message: the task begins anew, and
     /// finds it. Where the opener has forgotten it by now the task asks after all.
     fn look_again(&mut self, again: &Again<Verified<Opened>, OpenError>, task: Task) {
-        let Task { asker, who, deadline, devices, checking, spent, tally, keys, wait, .. } = task;
+        let Task { asker, who, deadline, devices, checking, spent, tally, keys, wait, held, .. } = task;
         let begun = ticks();
         let _part = role::enter(Role::Opening);
         tally.begin_again();
@@ -301,7 +301,7 @@ impl<'a> Turn<'a> {
         let spent = spent.saturating_add(ticks().saturating_sub(begun));
         let looked_again = true;
         self.advance(
-            Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait },
+            Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait, held },
             stage,
         );
     }
@@ -389,6 +389,7 @@ impl<'a> Turn<'a> {
             tally,
             keys,
             wait,
+            held,
             ..
         } = task;
         // What has no answer was not counted.
@@ -411,7 +412,7 @@ impl<'a> Turn<'a> {
         }
         let spent = spent.saturating_add(ticks().saturating_sub(begun));
         self.advance(
-            Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait },
+            Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait, held },
             stage,
         );
     }
@@ -537,14 +538,28 @@ struct Standing {
     tally: Tally,
     keys: KeyWork,
     wait: DeviceWait,
+    held: Option<Held>,
 }
 
 impl Task {
     /// The task, and its progress apart.
     fn stand(self) -> (Standing, Progress) {
-        let Self { asker, who, deadline, progress, devices, checking, spent, looked_again, tally, keys, wait, .. } =
-            self;
-        (Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait }, progress)
+        let Self {
+            asker,
+            who,
+            deadline,
+            progress,
+            devices,
+            checking,
+            spent,
+            looked_again,
+            tally,
+            keys,
+            wait,
+            held,
+            ..
+        } = self;
+        (Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait, held }, progress)
     }
 
     /// Its answer is there.
@@ -556,7 +571,7 @@ impl Task {
 
 impl Standing {
     fn task(self, progress: Progress) -> Task {
-        let Self { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait } = self;
+        let Self { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait, held } = self;
         Task {
             asker,
             who,
@@ -573,6 +588,7 @@ impl Standing {
             is_private: false,
             placed_at: deadline,
             wait,
+            held,
         }
     }
 

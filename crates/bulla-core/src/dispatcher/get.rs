@@ -371,7 +371,7 @@ fn open_sealed(
     } else {
         Work::Open(Arc::new(open))
     };
-    local.manager.workers.adapters.submit(asker, &consumer.opener.who, work, tally);
+    local.manager.workers.adapters.submit(asker, &consumer.opener.who, work, tally, None);
     Ok(Stage::Away(Away(Box::new(arrival), under)))
 }
 

@@ -223,7 +223,7 @@ fn begin(
             let user = treating.identity.user.as_deref();
             Stage::Ready(Ok(arrival.copy(treating.route.defaults, user)))
         }
-        treatment => treating.begin(treatment, sealing, local, state, arrival.again()?)?,
+        treatment => treating.begin(treatment, sealing, local, state, arrival.again()?, &held)?,
     };
     Ok((stage, held))
 }

@@ -9,7 +9,7 @@ use super::producer::{Pending, Producer, Receipt};
 use super::publish;
 use super::sealing::{Sealing, Stage, Task, Treatment, line_full, sealing_memory};
 use super::unit_of_work;
-use crate::adapter::{Asker, Finished};
+use crate::adapter::{Asker, Finished, Held};
 use crate::asker::Who;
 use crate::authority::{ANONYMOUS, Right};
 use crate::channel::transmission::TransmissionHeader;
@@ -285,7 +285,7 @@ fn put_treated(
         .map_err(sealing_memory)?;
     let mut sealing = producer.sealing.take();
     let treating = Treating { producer, identity, receipt, slot: room.slot(), route };
-    let stage = treating.begin(treatment, &mut sealing, local, state, arrival);
+    let stage = treating.begin(treatment, &mut sealing, local, state, arrival, &held);
     producer.sealing = sealing;
     let stage = match stage? {
         Stage::Ready(Ok(message)) if producer.pending.is_empty() => {
@@ -461,11 +461,14 @@ impl Treating<'_> {
         local: &mut Local,
         state: &State,
         arrival: Arrival,
+        held: &Held,
     ) -> Result<Stage, Refusal> {
         let Self { producer, identity, receipt: Receipt { key, generation, link, .. }, slot, route } = self;
         let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot };
         let user = identity.user.as_deref();
-        let task = Task { asker, who: &producer.putter.asks_as, route, bound_to: None, sealing, user, also: None };
+        let held = Some(held.clone());
+        let task =
+            Task { asker, who: &producer.putter.asks_as, held, route, bound_to: None, sealing, user, also: None };
         let ring = match treatment {
             Treatment::AsIs => None,
             _ if producer.sealed_by_client => local.ring_without_keys(identity)?,

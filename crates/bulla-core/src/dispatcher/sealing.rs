@@ -2,7 +2,7 @@
 //! the adapters at the same time; the link keeps them in their order.
 
 use crate::accounting::Cost;
-use crate::adapter::{Asker, MaySign, Outcome, SealingMemoryFull, Work};
+use crate::adapter::{Asker, Held, MaySign, Outcome, SealingMemoryFull, Work};
 use crate::audit::{KeyUse, Purpose};
 use crate::catalog::status::{Deed, ProtectionMeters};
 use crate::envelope::{Arrival, Envelope};
@@ -74,6 +74,8 @@ pub enum Treatment {
 pub struct Task<'a> {
     pub(crate) asker: Asker,
     pub(crate) who: &'a bulla_device::Asker,
+    /// Its memory; none where it goes as it is.
+    pub held: Option<Held>,
     pub(crate) route: &'a Route,
     /// What a seal is bound to, where that is not the destination of the route.
     pub bound_to: Option<String>,
@@ -221,7 +223,7 @@ impl Task<'_> {
                 manager.sealing.opener.check_form_counting(&under, &der, &expect, now, counted.clone()).map(Step::Done)
             }
         }));
-        means.manager.workers.adapters.submit(self.asker, self.who, work, tally);
+        means.manager.workers.adapters.submit(self.asker, self.who, work, tally, self.held);
         let message = Box::new(arrival.into_message(self.route.defaults, self.user));
         Ok(Stage::Away(Away::Checking(message, policy.clone())))
     }
@@ -262,7 +264,7 @@ impl Task<'_> {
             _ => MaySign::Together(policy.clone()),
         };
         let work = Work::Seal(start, may_sign);
-        means.manager.workers.adapters.submit(self.asker, self.who, work, tally);
+        means.manager.workers.adapters.submit(self.asker, self.who, work, tally, self.held);
         Ok(Stage::Away(Away::Sealing(Box::new(envelope), policy.clone(), key)))
     }
 
@@ -290,6 +292,7 @@ impl Task<'_> {
                     self.who,
                     Work::Seal(Box::new(move || Ok(step)), MaySign::Alone),
                     tally,
+                    self.held,
                 );
                 Ok(Stage::Away(Away::Sealing(Box::new(envelope), policy.clone(), key)))
             }

@@ -98,7 +98,7 @@ impl Sending {
         let open = move || {
             manager.sealing.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), moments, counted.clone())
         };
-        local.manager.workers.adapters.submit(asker, &self.opener.who, Work::Open(Arc::new(open)), tally);
+        local.manager.workers.adapters.submit(asker, &self.opener.who, Work::Open(Arc::new(open)), tally, None);
         Ok(arrival)
     }
 

@@ -287,7 +287,9 @@ impl Delivery {
                 (sealings.of(policy), Some(held))
             }
         };
-        let task = Task { asker, who, route: &way.route, bound_to, sealing, user: Some(user), also: Some(meters) };
+        let route = &way.route;
+        let task =
+            Task { asker, who, held: held.clone(), route, bound_to, sealing, user: Some(user), also: Some(meters) };
         let ring = match treatment {
             Treatment::AsIs => None,
             _ => Some(local.manager.ring(user, local.now).map_err(|error| no_ring(user, &error))?),
