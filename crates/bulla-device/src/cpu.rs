@@ -106,8 +106,9 @@ impl CpuDevice {
         rsa.private_encrypt(block, &mut result, Padding::NONE)?;
         self.touch(Stage::RsaPrivate, &mut result);
         let mut again = vec![0; result.len()];
-        rsa.public_decrypt(&result, &mut again, Padding::NONE)?;
-        self.checked(again == block, result)
+        // A wrong one may be too large for the modulus, with which the library does not begin.
+        let good = rsa.public_decrypt(&result, &mut again, Padding::NONE).is_ok() && again == block;
+        self.checked(good, result)
     }
 
     fn ecdsa_sign(&self, key: &PrivateKey, hash: &[u8]) -> Result<Output, DeviceError> {
@@ -148,8 +149,7 @@ impl CpuDevice {
         }
         self.touch(Stage::RsaPrivate, &mut raw);
         let mut again = vec![0; modulus_len];
-        rsa.public_encrypt(&raw, &mut again, Padding::NONE)?;
-        if again != wrapped {
+        if rsa.public_encrypt(&raw, &mut again, Padding::NONE).is_err() || again != wrapped {
             return Err(self.fault());
         }
         Ok(padding::content_key(&raw, padding, rejected))
@@ -576,6 +576,11 @@ mod tests {
             ]);
         }
         let fault = Err(DeviceError::Fault { device: "cpu".to_owned() });
+        let too_large = |bytes: &mut [u8]| bytes[0] = 0xff;
+        for (key, work, stage) in cases.iter().take(3) {
+            let device = CpuDevice::new("cpu").tampered(Arc::new(Break(*stage, too_large)));
+            assert_eq!(device.compute(&Job::new(key.clone(), work.clone())), fault, "{stage:?} beyond the modulus");
+        }
         for (key, work, stage) in cases {
             for at in [Some(0), Some(9), Some(20), None] {
                 let bit = move |bytes: &mut [u8]| bytes[at.unwrap_or(bytes.len() - 1)] ^= 1;
