@@ -422,7 +422,7 @@ def test_a_message_that_was_opened_and_is_too_long_for_the_channel_is_buried_sea
     route.put("orders", payload=payload)
     route.start()
     route.one.qm.wait_for_depth(DEAD_LETTER_QUEUE, 1)
-    [message] = route.one.raw(DEAD_LETTER_QUEUE)
+    [message] = wait_until(lambda: route.one.raw(DEAD_LETTER_QUEUE), "it can be browsed, which is after it counts")
     assert label(message)["reason"] == 2218
     assert route.one.opened(message, quality, "QM1", tmp_path) == payload
     if quality != "integrity":
@@ -440,7 +440,7 @@ def test_a_message_that_can_t_be_sealed_there_lies_sealed_here_and_the_next_one_
     route.put("orders", payload=payload)
     route.start()
     route.one.qm.wait_for_depth(DEAD_LETTER_QUEUE, 1)
-    [message] = route.one.raw(DEAD_LETTER_QUEUE)
+    [message] = wait_until(lambda: route.one.raw(DEAD_LETTER_QUEUE), "it can be browsed, which is after it counts")
     assert (label(message)["reason"], label(message)["queue"]) == (2063, route.queue)
     assert route.one.opened(message, "privacy", "QM1", tmp_path) == payload
     for island in (route.one, route.two):

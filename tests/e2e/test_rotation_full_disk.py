@@ -7,6 +7,7 @@ mount."""
 import json
 import os
 import subprocess
+from itertools import groupby
 
 import pytest
 
@@ -164,17 +165,18 @@ def test_the_command_fails_at_every_page_that_it_lacks_and_goes_on(site, disk):
         else:
             pages, names = (pages + 1 if after == before else 0), 1000
     assert said.returncode == 0, failed_at
-    # It stood still in each of these steps; in `installed`, too, unless the room for that step was enough for the next,
-    # which depends on where the page is that the pending key gives back.
+    # It stood still before and in these steps, unless the room for one was enough for the next, too, which depends on
+    # where the pages are that files give back: that has been seen of one of them at a time.
     stood = {after for before, after in failed_at if before == after}
-    assert stood >= {None, "begun", "keyed"}, failed_at
+    assert None in stood and len(stood & {"begun", "keyed", "installed"}) >= 2, failed_at
     disk.empty()
     flow.passes()
     flow.end(b"before")
     has_ended(site)
     assert old not in own(site, "billing") and len(own(site, "billing")) == 1
     check_nothing_is_half_written(site)
-    steps = [entry["what"]["step"] for entry in told(site)]
+    # One that began, and whose record then found no room, begins again: seen once.
+    steps = [step for step, _ in groupby(entry["what"]["step"] for entry in told(site))]
     assert steps == ["begun", "keyed", "installed", "shared", "withdrawn", "retired"], steps
 
 
