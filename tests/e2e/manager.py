@@ -90,7 +90,7 @@ class Manager:
         ready.set()
 
     def port(self, scheme):
-        """Where it listens for that, since its last start. The lines of HTTP and of the metrics come behind those of AMQP."""
+        """Where it listens for that since its last start. The lines of HTTP and the metrics come behind AMQP's."""
         wait_until(lambda: scheme in self.ports, f"{scheme} is listened on")
         return self.ports[scheme]
 

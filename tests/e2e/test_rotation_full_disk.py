@@ -7,7 +7,6 @@ mount."""
 import json
 import os
 import subprocess
-from itertools import groupby
 
 import pytest
 
@@ -176,8 +175,9 @@ def test_the_command_fails_at_every_page_that_it_lacks_and_goes_on(site, disk):
     assert old not in own(site, "billing") and len(own(site, "billing")) == 1
     check_nothing_is_half_written(site)
     # One that began, and whose record then found no room, begins again: seen once.
-    steps = [step for step, _ in groupby(entry["what"]["step"] for entry in told(site))]
-    assert steps == ["begun", "keyed", "installed", "shared", "withdrawn", "retired"], steps
+    steps = [entry["what"]["step"] for entry in told(site)]
+    begun = ["begun"] * max(steps.count("begun"), 1)
+    assert steps == [*begun, "keyed", "installed", "shared", "withdrawn", "retired"], steps
 
 
 def test_the_queue_manager_waits_for_room_to_withdraw_and_to_retire_and_says_why(site, disk):

@@ -329,8 +329,8 @@ const ALERT_OFFSET: i32 = 1000;
 fn of_alert(reason_code: i32) -> Option<TlsRefusal> {
     let (said, reason) = match reason_code - ALERT_OFFSET {
         40 => (
-            "handshake failure: no cipher suite in common, as of an RSA CipherSpec with an EC certificate there, no group \
-             in common (SSLGROUPS of the two ends), or a certificate is missing",
+            "handshake failure: no cipher suite in common, as of an RSA CipherSpec with an EC certificate there, no \
+             group in common (SSLGROUPS of the two ends), or a certificate is missing",
             reason::UNSUPPORTED_CIPHER_SUITE,
         ),
         42 => ("bad certificate", reason::SSL_INITIALIZATION_ERROR),

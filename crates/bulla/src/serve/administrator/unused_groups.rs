@@ -3,8 +3,8 @@
 use crate::catalog::cipher_spec::{self, Protocols};
 use crate::catalog::{Change, Object};
 
-/// Those whose SSLGROUPS have no effect, or keep them from connecting at all: what an administrator who asks for a group
-/// would not expect, and may take for privacy that is not there.
+/// Those whose SSLGROUPS have no effect, or keep them from connecting at all: an administrator who asks for a group
+/// would not expect that, and may take it for privacy that is not there.
 pub(super) fn unused_groups(changes: &[Change]) -> Vec<String> {
     changes.iter().filter_map(unused).collect()
 }
